@@ -1,17 +1,19 @@
 """An engine at work: what nearly every story of requests begins and ends with."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+from tests.fakes.clock import ms
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
 
 
-def engine(cost: Cost, **facts: Any) -> EngineBench:
-    """A bench with the application `t/app`, whose network has one variant, `v`; `facts` are those of the bench."""
-    bench = EngineBench(**facts)
-    bench.add({"v": cost})
+def engine(variants: Cost | Mapping[str, Cost], budget: int = 100, **facts: Any) -> EngineBench:
+    """A bench with the application `t/app` of these variants, or of one that is called `v`; `facts` are the bench's."""
+    bench = EngineBench(budget, **facts)
+    bench.add({"v": variants} if isinstance(variants, Cost) else variants)
     return bench
 
 
@@ -21,3 +23,10 @@ async def at_work(bench: EngineBench, *, residency: bool = False) -> AsyncIterat
     async with bench.working(residency=residency):
         yield bench
     bench.assert_quiet()
+
+
+async def took_ms(bench: EngineBench, *calls: Awaitable[Any]) -> float:
+    """Milliseconds until all of them have ended."""
+    start_ns = bench.clock.now_ns()
+    await asyncio.gather(*calls)
+    return ms(bench.clock.now_ns() - start_ns)

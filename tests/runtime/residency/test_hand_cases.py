@@ -9,7 +9,7 @@ from appliance.policies.residency.base import ResidencyProblem
 from tests.fakes.clock import story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
-from tests.runtime.at_work import at_work
+from tests.runtime.at_work import at_work, engine
 
 KB = 1000
 warm_start = pytest.mark.parametrize("eviction", ["iws-bfe", "ws-bfe"])
@@ -104,8 +104,7 @@ async def test_expected_application_gets_smaller_variant_rather_than_none(evicti
 @story
 async def test_expected_load_time_learns_from_loads_for_requests() -> None:
     """The profile says 10.6 ms; two loads for requests took 1,194 and 142 ms: 668 ms from then on (EM-08)."""
-    async with at_work(EngineBench(20)) as bench:
-        bench.add({"fp32": Cost(10, load_ms=10.6), "int8": Cost(5)})
+    async with at_work(engine({"fp32": Cost(10, load_ms=10.6), "int8": Cost(5)}, 20)) as bench:
         known_ms: list[float] = []
         for load_ms in (1_194, 142, 10):
             bench.processor.costs[bench.build("fp32")].load_ms = load_ms

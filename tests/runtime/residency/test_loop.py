@@ -29,8 +29,7 @@ def residents(bench: EngineBench) -> Mapping[str, str | None]:
 @story
 async def test_variant_of_expected_application_is_loaded_before_request(eviction: str) -> None:
     """Asked every 10 s, unloaded in between: the variant is back when the next request comes, which is warm."""
-    async with at_work(EngineBench(100, eviction=eviction), residency=True) as bench:
-        bench.add({"large": Cost(60), "small": Cost(20)})
+    async with at_work(engine({"large": Cost(60), "small": Cost(20)}, 100, eviction=eviction), residency=True) as bench:
         for _ in range(4):
             await bench.infer()
             await bench.pause(9_000)
@@ -61,8 +60,9 @@ async def test_larger_variant_is_loaded_when_windows_follow_without_pause(evicti
     """Asked more often than the large variant takes to load, so that a window follows at once on the one before, the
     application is brought that variant when there is room for it; also by policies that move nothing by themselves.
     """
-    async with at_work(EngineBench(100, eviction=eviction), residency=True) as bench:
-        bench.add({"large": Cost(60, load_ms=400), "small": Cost(20)})
+    async with at_work(
+        engine({"large": Cost(60, load_ms=400), "small": Cost(20)}, 100, eviction=eviction), residency=True
+    ) as bench:
         bench.add({"v": Cost(70)}, name="other")
         other = bench.build("v", "t/other")
         held = await bench.memory.pin(other, 70, 70, None)
@@ -84,8 +84,7 @@ async def test_residency_change_is_not_ended_by_end_of_previous_change() -> None
     """A change that begins in the very turn in which the first one ends is under way until it is over itself: no
     third joins it.
     """
-    bench = EngineBench(100)
-    bench.add({name: Cost(size) for name, size in (("large", 40), ("mid", 20), ("small", 10))})
+    bench = engine({name: Cost(size) for name, size in (("large", 40), ("mid", 20), ("small", 10))}, 100)
     woken = asyncio.Event()
     core, clock = bench.core, bench.clock
     reloads = Reloads(clock, bench.telemetry, 30)
@@ -112,7 +111,7 @@ async def test_residency_change_is_not_ended_by_end_of_previous_change() -> None
 @story
 async def test_residency_change_without_room_ends() -> None:
     """What was to be loaded does not fit any more: the application may be changed again, and gives way to others."""
-    async with at_work(engine(Cost(20), budget=30), residency=True) as bench:
+    async with at_work(engine(Cost(20), 30), residency=True) as bench:
         bench.add({"w": Cost(20)}, name="other")
         held = await bench.memory.pin(bench.build("w", "t/other"), 20, 20, None)
         for _ in range(3):
@@ -145,8 +144,7 @@ async def test_load_that_always_fails_is_retried_ever_less_often() -> None:
     been loaded all is as before.
     """
     failures: list[Exception] = [LoadFailed(build_id="large", reason="bad file") for _ in range(1000)]
-    async with at_work(EngineBench(100), residency=True) as bench:
-        bench.add({"large": Cost(60, failures=failures), "small": Cost(20)})
+    async with at_work(engine({"large": Cost(60, failures=failures), "small": Cost(20)}, 100), residency=True) as bench:
         bench.add({"only": Cost(10, failures=failures)}, name="other")
         await bench.pause(60_000)
         assert residents(bench) == {"t/app": "small", "t/other": None}
@@ -183,8 +181,7 @@ async def test_residency_loop_looks_seldom_at_many_idle_applications() -> None:
 @story
 async def test_residency_loop_loads_no_variant_beside_load_of_request() -> None:
     """A request's load has no memory yet when the loop looks at what is left: it brings no other variant beside it."""
-    async with at_work(EngineBench(100), residency=True) as bench:
-        bench.add({"v": Cost(12, load_ms=300), "w": Cost(3, load_ms=10)})
+    async with at_work(engine({"v": Cost(12, load_ms=300), "w": Cost(3, load_ms=10)}, 100), residency=True) as bench:
         await bench.infer(within_ms=60_000)
         await bench.pause(5_000)
         assert bench.memory.loads == 1
@@ -244,8 +241,7 @@ async def test_residency_look_at_many_applications_begins_with_separate_step(cou
 @story
 async def test_wishes_of_planners_for_application_are_kept_apart() -> None:
     """A planner's wish for an application does not take away that of another planner."""
-    bench = EngineBench(budget=100)
-    bench.add({"large": Cost(resident_bytes=40), "small": Cost(resident_bytes=10)})
+    bench = engine({"large": Cost(resident_bytes=40), "small": Cost(resident_bytes=10)}, 100)
     one, two = Wish("large", 10**12, 2), Wish("small", 10**12, 1)
     bench.core.residency.wish("t/app", (one,))
     bench.core.residency.wish("t/app", (two,), "pipelines")

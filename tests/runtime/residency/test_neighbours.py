@@ -20,7 +20,7 @@ from tests.fakes.clock import story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
 from tests.harness.lanes import examples
-from tests.runtime.at_work import at_work
+from tests.runtime.at_work import at_work, engine
 
 NEVER_NS = 10**15
 SIZES = {f"v{size}": Cost(size, load_ms=10) for size in (15, 14, 13, 12, 11, 10)}
@@ -31,8 +31,7 @@ NEAR_V13 = ("v12", "v14", "v11", "v15", "v10")
 
 def bench_of(budget: int) -> EngineBench:
     """With one application of all sizes."""
-    bench = EngineBench(budget)
-    bench.add(SIZES)
+    bench = engine(SIZES, budget)
     return bench
 
 
@@ -299,8 +298,7 @@ async def test_variant_held_until_another_comes_leaves_for_that_variant() -> Non
 @story
 async def test_request_evicts_variant_in_use_as_last_resort() -> None:
     """As it would evict the best one, when nothing else makes room: the request does not wait for patience to end."""
-    async with at_work(EngineBench(40, patience_ms=None), residency=True) as bench:
-        bench.add(SIZES)
+    async with at_work(engine(SIZES, 40, patience_ms=None), residency=True) as bench:
         bench.add({"v": Cost(38)}, name="other")
         bench.core.residency.leave_out("t/other")
         use(bench, "v14", "v11")
@@ -320,8 +318,7 @@ async def test_request_has_variant_in_use_replaced_by_smaller_one_that_would_do(
     """The request needs 23 of 34 bytes. What would do in the place of the variant in use is brought for nothing else,
     though there is room, and a larger one takes nobody's place.
     """
-    async with at_work(EngineBench(34, eviction=eviction), residency=True) as bench:
-        bench.add(SIZES)
+    async with at_work(engine(SIZES, 34, eviction=eviction), residency=True) as bench:
         bench.add({"v": Cost(23)}, name="other")
         bench.core.residency.leave_out("t/other")
         await in_use(bench, "v13")

@@ -33,8 +33,7 @@ def rules(bench: EngineBench) -> list[str]:
 @story
 async def test_cold_request_is_recorded_as_one_decision(eviction: str) -> None:
     """The policy is asked which variant, and again for room for it: that is one record, of the whole question."""
-    async with at_work(EngineBench(100, eviction=eviction)) as bench:
-        bench.add({"large": Cost(60), "small": Cost(20)})
+    async with at_work(engine({"large": Cost(60), "small": Cost(20)}, 100, eviction=eviction)) as bench:
         bench.add({"large": Cost(60), "small": Cost(20)}, name="other")
         await bench.infer()
         assert len(bench.decisions.told) == 1
@@ -52,8 +51,7 @@ async def test_decision_record_leaves_out_wishes_for_unusable_variants(eviction:
     """The policy does not see a variant that is not worth keeping, or cannot be loaded now, and so the decision can be
     made again.
     """
-    async with at_work(EngineBench(100, eviction=eviction)) as bench:
-        bench.add({"large": Cost(60), "small": Cost(20)})
+    async with at_work(engine({"large": Cost(60), "small": Cost(20)}, 100, eviction=eviction)) as bench:
         bench.core.residency.wish("t/app", (Wish("small", 10**12, 1), Wish("needless", 10**12, 2)))
         await bench.infer()
     facts = bench.decisions.told[-1][1]
@@ -69,8 +67,7 @@ async def test_decision_record_leaves_out_wishes_for_unusable_variants(eviction:
 @story
 async def test_window_load_is_recorded_as_one_decision(eviction: str) -> None:
     """Planned when the window opens, asked again for its room at the same moment: one record of it."""
-    async with at_work(EngineBench(100, eviction=eviction), residency=True) as bench:
-        bench.add({"v": Cost(60), "w": Cost(20)})
+    async with at_work(engine({"v": Cost(60), "w": Cost(20)}, 100, eviction=eviction), residency=True) as bench:
         for _ in range(4):
             await bench.infer()
             await bench.pause(9_000)
@@ -106,8 +103,7 @@ async def test_refused_request_is_recorded_once_however_often_load_is_planned() 
 @story
 async def test_request_that_can_never_fit_is_recorded_as_one_refusal(costs: dict[str, Cost]) -> None:
     """To wait is of no use, so the request is refused at once; it is recorded like any other refusal."""
-    async with at_work(EngineBench(20)) as bench:
-        bench.add(costs)
+    async with at_work(engine(costs, 20)) as bench:
         bench.add({"v": Cost(5, load_ms=300)}, name="other")
         other = asyncio.create_task(bench.infer(application="t/other", within_ms=60_000))  # memory changes soon
         await bench.pause(1)
@@ -135,7 +131,7 @@ async def test_variant_that_policy_does_not_know_adds_no_second_refusal() -> Non
 @story
 async def test_eviction_for_lowered_ceiling_is_recorded() -> None:
     """No request asked for room, and no policy was asked."""
-    async with at_work(engine(Cost(30), budget=100), residency=True) as bench:
+    async with at_work(engine(Cost(30), 100), residency=True) as bench:
         await bench.infer()
         bench.catalogue.put_tenant(Tenant("t", Quota(memory_ceiling_bytes=10)))
         bench.core.residency.look_again()

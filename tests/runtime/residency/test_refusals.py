@@ -25,8 +25,7 @@ async def refused(bench: EngineBench, **facts: object) -> OutOfMemory:
 @story
 async def test_refusal_names_smallest_need_that_can_never_be_met() -> None:
     """The smallest variant, though the largest is the one that is wanted; to wait is of no use."""
-    bench = EngineBench(10 * MB)
-    bench.add({"fp32": Cost(40 * MB), "int8": Cost(12 * MB, 15 * MB)})
+    bench = engine({"fp32": Cost(40 * MB), "int8": Cost(12 * MB, 15 * MB)}, 10 * MB)
     error = await refused(bench)
     assert (error.variant, error.need_bytes, error.can_fit, error.retry_after_s) == ("int8", 15 * MB, False, None)
     assert str(error) == (
@@ -135,8 +134,7 @@ async def test_refusal_for_guaranteed_memory_has_no_retry_time() -> None:
 @story
 async def test_refusal_names_memory_of_other_programs() -> None:
     """The budget has shrunk below what the model needs; the model could fit when other programs give memory back."""
-    bench = EngineBench(20 * MB)
-    bench.add({"int8": Cost(5 * MB)})
+    bench = engine({"int8": Cost(5 * MB)}, 20 * MB)
     bench.memory.resize(2 * MB)
     error = await refused(bench)
     assert (error.budget_bytes, error.can_fit) == (20 * MB, True)

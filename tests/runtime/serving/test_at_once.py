@@ -4,10 +4,10 @@ import asyncio
 
 from appliance.clock import NS_PER_MS
 from appliance.domain.catalogue import Tenant
-from tests.fakes.clock import ms, settle, story
+from tests.fakes.clock import settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
-from tests.runtime.at_work import at_work, engine
+from tests.runtime.at_work import at_work, engine, took_ms
 from tests.runtime.serving.two_kinds import CPU_MS, NPU_MS, bench_of, measured
 
 
@@ -38,9 +38,7 @@ async def test_second_worker_serves_another_network_while_runs_go_one_by_one() -
         measured(bench, 25.0)
         await bench.infer()
         await bench.infer(application="t/other")
-        start_ns = bench.clock.now_ns()
-        await asyncio.gather(bench.infer(), bench.infer(), bench.infer(application="t/other"))
-        assert ms(bench.clock.now_ns() - start_ns) == 20
+        assert await took_ms(bench, bench.infer(), bench.infer(), bench.infer(application="t/other")) == 20
 
 
 @story
@@ -49,9 +47,7 @@ async def test_requests_waiting_for_a_run_share_the_next_run() -> None:
     async with at_work(engine(Cost(run_ms=10, load_ms=0, run_ms_by_batch={2: 11, 4: 12}), workers=2)) as bench:
         measured(bench, 25.0)
         await bench.infer()
-        start_ns = bench.clock.now_ns()
-        await asyncio.gather(*(bench.infer(x) for x in range(5)))
-        assert ms(bench.clock.now_ns() - start_ns) == 22
+        assert await took_ms(bench, *(bench.infer(x) for x in range(5))) == 22
         assert [len(each) for each in bench.processor.ran_for] == [1, 1, 4]
 
 
@@ -69,9 +65,7 @@ async def test_run_of_a_cancelled_request_is_still_waited_for() -> None:
         await bench.pause(2)
         first.cancel()
         waiting.cancel()
-        start_ns = bench.clock.now_ns()
-        await last
-        assert ms(bench.clock.now_ns() - start_ns) == 18
+        assert await took_ms(bench, last) == 18
 
 
 @story
@@ -83,9 +77,7 @@ async def test_request_barred_from_a_concurrent_run_takes_a_slower_device() -> N
         measured(bench, 4 * NPU_MS)
         await bench.infer()
         there = len(bench.other.ran)
-        start_ns = bench.clock.now_ns()
-        await asyncio.gather(bench.infer(), bench.infer())
-        assert ms(bench.clock.now_ns() - start_ns) == 2 * NPU_MS
+        assert await took_ms(bench, bench.infer(), bench.infer()) == 2 * NPU_MS
         assert (len(bench.other.ran) - there, len(bench.processor.ran)) == (2, 0)
         servable = bench.catalogue.entry("t/app").servables["v"]
         (other,) = servable.overflow
@@ -108,9 +100,7 @@ async def test_overrunning_run_leaves_another_processor_to_waiting_requests() ->
         first = asyncio.create_task(bench.infer())
         await settle()
         bench.processor.costs[bench.build("v")] = Cost(run_ms=10, load_ms=0)
-        start_ns = bench.clock.now_ns()
-        await bench.infer()
-        assert ms(bench.clock.now_ns() - start_ns) < 100
+        assert await took_ms(bench, bench.infer()) < 100
         await first
 
 
@@ -124,9 +114,7 @@ async def test_overrunning_run_leaves_an_idle_worker_to_waiting_requests() -> No
         first = asyncio.create_task(bench.infer())
         await settle()
         bench.processor.costs[bench.build("v")] = Cost(run_ms=10, load_ms=0)
-        start_ns = bench.clock.now_ns()
-        await bench.infer()
-        assert ms(bench.clock.now_ns() - start_ns) < 100
+        assert await took_ms(bench, bench.infer()) < 100
         await first
 
 
@@ -160,7 +148,5 @@ async def test_long_run_keeps_no_short_run_of_its_build_waiting() -> None:
         (under_way,) = bench.queue.under_way
         under_way.holds_ns = 2000 * NS_PER_MS  # as of free sizes is known before
         bench.processor.costs[bench.build("v")] = Cost(run_ms=10, load_ms=0)
-        start_ns = bench.clock.now_ns()
-        await bench.infer(tenant="u")
-        assert ms(bench.clock.now_ns() - start_ns) == 10
+        assert await took_ms(bench, bench.infer(tenant="u")) == 10
         await first

@@ -12,7 +12,7 @@ from tests.fakes.clock import settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.policies import listen
 from tests.fakes.processor import Cost
-from tests.runtime.at_work import at_work
+from tests.runtime.at_work import at_work, engine
 
 
 def asked(bench: EngineBench) -> list[DispatchInput]:
@@ -23,8 +23,7 @@ def asked(bench: EngineBench) -> list[DispatchInput]:
 
 
 def bench_of() -> EngineBench:
-    bench = EngineBench(twins=[(1, 3.0, 1 / 3)])
-    bench.add({"v": Cost(run_ms=10, load_ms=0)})
+    bench = engine(Cost(run_ms=10, load_ms=0), twins=[(1, 3.0, 1 / 3)])
     return bench
 
 

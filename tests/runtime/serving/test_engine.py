@@ -23,7 +23,7 @@ from appliance.domain.request import Tensors
 from tests.fakes.clock import ms, settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
-from tests.runtime.at_work import at_work, engine
+from tests.runtime.at_work import at_work, engine, took_ms
 
 # -- the way -----------------------------------------------------------------------------------------------------------
 
@@ -113,8 +113,7 @@ async def test_requested_outputs_alone_are_computed_and_returned() -> None:
 @story
 async def test_request_for_a_missing_model_or_tenant_is_refused() -> None:
     """An application without a model, a tenant that has gone."""
-    bench = EngineBench()
-    bench.add({"v": Cost()})
+    bench = engine(Cost())
     bench.catalogue.put_application(Application("t/empty", "t", "empty", "t/none"))
     with pytest.raises(ModelUnavailable):
         await bench.infer(application="t/empty")
@@ -126,8 +125,7 @@ async def test_request_for_a_missing_model_or_tenant_is_refused() -> None:
 @story
 async def test_bad_tensors_are_refused_before_any_load() -> None:
     """Wrong name, type, rank or size."""
-    bench = EngineBench()
-    bench.add({"v": Cost()})
+    bench = engine(Cost())
     ones: dict[str, Tensors] = {
         "no input 'q'": {"q": np.ones(1, np.float32)},
         "'x' is float64": {"x": np.ones(1)},
@@ -205,8 +203,7 @@ async def test_unforeseen_exception_of_a_run_reaches_the_caller() -> None:
 @story
 async def test_requests_for_unknown_variants_leave_no_statistics() -> None:
     """A caller cannot grow the process by asking for versions that do not exist."""
-    bench = EngineBench()
-    bench.add({"v": Cost()})
+    bench = engine(Cost())
     for i in range(50):
         with pytest.raises(UnknownVariant):
             await bench.infer(variant=f"v{i}")
@@ -343,8 +340,6 @@ async def test_drain_out_of_time_refuses_the_remaining_requests() -> None:
     async with at_work(engine(Cost(load_ms=0, run_ms=4_000))) as bench:
         inside = [asyncio.create_task(bench.infer(x)) for x in (1, 2, 3)]
         await settle()
-        start_ns = bench.clock.now_ns()
-        await bench.engine.drain(0.5)
-        assert ms(bench.clock.now_ns() - start_ns) == pytest.approx(500, abs=1)
+        assert await took_ms(bench, bench.engine.drain(0.5)) == pytest.approx(500, abs=1)
     answers = await asyncio.gather(*inside, return_exceptions=True)
     assert [type(a) for a in answers] == [ShuttingDown] * 3

@@ -49,13 +49,15 @@ async def test_request_without_an_answer_in_time_is_noted_as_late_and_failed() -
 @story
 async def test_answer_by_a_smaller_variant_is_noted_where_none_was_named() -> None:
     """A request that named the smaller variant wanted it."""
-    async with at_work(EngineBench(budget=100)) as bench:
-        bench.add(
+    async with at_work(
+        engine(
             {
                 "best": Cost(resident_bytes=90, peak_bytes=90, load_ms=100),
                 "small": Cost(resident_bytes=10, peak_bytes=10),
-            }
+            },
+            budget=100,
         )
+    ) as bench:
         bench.add({"v": Cost(resident_bytes=60, peak_bytes=60, run_ms=10_000)}, name="other")
         await bench.infer(variant="small")
         await bench.pause(200)

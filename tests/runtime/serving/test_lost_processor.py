@@ -42,8 +42,7 @@ class Probes:
 
 def bench_on_both(npu: Cost | None = None, workers: int = 2, there_ms: float = 5) -> EngineBench:
     """One variant, four times as quick on the kind `npu`, where the import has measured `there_ms`."""
-    bench = EngineBench(workers=workers, other_kind="npu")
-    bench.add({"v": Cost(run_ms=4 * there_ms, load_ms=5)})
+    bench = engine(Cost(run_ms=4 * there_ms, load_ms=5), workers=workers, other_kind="npu")
     model = bench.catalogue.entry("t/app").model
     (variant,) = model.variants
     assert variant.profile is not None

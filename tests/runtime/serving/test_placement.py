@@ -9,7 +9,7 @@ from appliance.domain.errors import BadTensor, LoadFailed, OutOfMemory, UnknownV
 from tests.fakes.clock import story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
-from tests.runtime.at_work import at_work
+from tests.runtime.at_work import at_work, engine
 
 
 @story
@@ -39,8 +39,7 @@ async def test_request_is_warm_where_any_variant_is_resident() -> None:
 
 @story
 async def test_smaller_variant_answers_where_the_best_does_not_fit() -> None:
-    async with at_work(EngineBench(budget=20)) as bench:
-        bench.add({"best": Cost(30), "small": Cost(10)})
+    async with at_work(engine({"best": Cost(30), "small": Cost(10)}, 20)) as bench:
         assert (await bench.infer()).variant == "small"
 
 
@@ -59,8 +58,7 @@ async def test_smaller_variant_answers_where_memory_is_in_use() -> None:
 @story
 async def test_next_variant_answers_when_a_load_fails() -> None:
     """A damaged file costs its variant, not the request; when all fail, the caller has the reason."""
-    async with at_work(EngineBench()) as bench:
-        bench.add({"best": Cost(), "small": Cost()})
+    async with at_work(engine({"best": Cost(), "small": Cost()})) as bench:
         bench.source.missing.add(bench.build("best"))
         assert (await bench.infer()).variant == "small"
         bench.source.missing.add(bench.build("small"))
@@ -72,8 +70,7 @@ async def test_next_variant_answers_when_a_load_fails() -> None:
 @story
 async def test_named_variant_has_no_substitute() -> None:
     """A request that names a variant gets it or the reason."""
-    async with at_work(EngineBench(budget=20)) as bench:
-        bench.add({"best": Cost(30), "small": Cost(10)})
+    async with at_work(engine({"best": Cost(30), "small": Cost(10)}, 20)) as bench:
         with pytest.raises(OutOfMemory):
             await bench.infer(variant="best")
         with pytest.raises(UnknownVariant):

@@ -16,7 +16,7 @@ from tests.fakes.clock import ms, settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.policies import listen
 from tests.fakes.processor import Cost
-from tests.runtime.at_work import at_work, engine
+from tests.runtime.at_work import at_work, engine, took_ms
 
 pytestmark = pytest.mark.gate("a whole engine for minutes of virtual time")
 
@@ -26,8 +26,7 @@ LITTLE = (1, 3.0, 1 / 3)
 
 def bench_of(*twins: tuple[int, float, float], **facts: Any) -> EngineBench:
     """One application whose runs take 10 ms on the first processor, which has one worker."""
-    bench = EngineBench(twins=twins or [LITTLE], **facts)
-    bench.add({"v": Cost(run_ms=10, load_ms=0)})
+    bench = engine(Cost(run_ms=10, load_ms=0), twins=twins or [LITTLE], **facts)
     return bench
 
 
@@ -41,9 +40,7 @@ async def test_groups_run_two_requests_at_the_same_time() -> None:
     """Two requests at once on two equal groups take as long as one."""
     async with at_work(bench_of((1, 1.0, 1.0))) as bench:
         await bench.infer()
-        start_ns = bench.clock.now_ns()
-        await asyncio.gather(bench.infer(), bench.infer())
-        assert ms(bench.clock.now_ns() - start_ns) == 10
+        assert await took_ms(bench, bench.infer(), bench.infer()) == 10
         assert sorted(ran(bench)) == [1, 2]
 
 
@@ -52,9 +49,7 @@ async def test_slow_core_takes_a_request_that_ends_no_later_there() -> None:
     """Of five requests at once the slow core has the one that it finishes no later than the quick one would."""
     async with at_work(bench_of()) as bench:
         await bench.infer()
-        start_ns = bench.clock.now_ns()
-        await asyncio.gather(*(bench.infer() for _ in range(4)))
-        assert ms(bench.clock.now_ns() - start_ns) == 30
+        assert await took_ms(bench, *(bench.infer() for _ in range(4))) == 30
         assert ran(bench) == [4, 1]
 
 
@@ -215,7 +210,7 @@ async def test_application_without_priority_keeps_half_of_its_tenants_time(haste
 async def test_build_has_a_copy_on_each_processor_with_several_threads() -> None:
     """The build counts as often as it is in memory, and each processor runs its own copy."""
     async with at_work(
-        engine(Cost(resident_bytes=10, load_ms=5, asleep_bytes=1), budget=100, twins=[(1, 1.0, 1.0)], threads=2)
+        engine(Cost(resident_bytes=10, load_ms=5, asleep_bytes=1), 100, twins=[(1, 1.0, 1.0)], threads=2)
     ) as bench:
         build = bench.build("v")
         await asyncio.gather(bench.infer(), bench.infer())
@@ -396,8 +391,7 @@ async def test_kind_without_cores_is_measured_on_those_of_one_processor() -> Non
 @story
 async def test_measurement_leaves_no_processor_idle_that_requests_need() -> None:
     """With one group of processors; on a device that alone runs its kind; and when the other processor goes."""
-    alone = EngineBench()
-    alone.add({"v": Cost(run_ms=10, load_ms=0)})
+    alone = engine(Cost(run_ms=10, load_ms=0))
     async with alone.working(), alone.engine.paused("fake"):
         await alone.infer()
     async with at_work(bench_of((1, 1.0, 1.0), other_kind="cuda", apart=True)) as bench:

@@ -12,7 +12,7 @@ from appliance.runtime.serving.reservations import Reservation
 from tests.fakes.clock import ms, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
-from tests.runtime.at_work import at_work, engine
+from tests.runtime.at_work import at_work, engine, took_ms
 from tests.runtime.serving.two_kinds import LOAD_MS, bench_of, cpu_build, measured
 
 ALIKE = (1, 1.0, 1.0)
@@ -20,8 +20,7 @@ ALIKE = (1, 1.0, 1.0)
 
 def bench_on_two(**facts: Any) -> EngineBench:
     """Two equal processors of a worker each; runs take 10 ms."""
-    bench = EngineBench(twins=[ALIKE], **facts)
-    bench.add({"v": Cost(run_ms=10, load_ms=0)})
+    bench = engine(Cost(run_ms=10, load_ms=0), twins=[ALIKE], **facts)
     return bench
 
 
@@ -62,9 +61,7 @@ async def test_throttled_processor_runs_requests_that_another_has_no_time_for() 
     async with at_work(bench_on_two()) as bench:
         await bench.infer()
         bench.throttled = {"twin-0"}
-        start_ns = bench.clock.now_ns()
-        await asyncio.gather(*(bench.infer() for _ in range(8)))
-        assert ms(bench.clock.now_ns() - start_ns) <= 50
+        assert await took_ms(bench, *(bench.infer() for _ in range(8))) <= 50
         assert ran(bench)[1] >= 3
         await asyncio.gather(bench.infer(within_ms=12), bench.infer(within_ms=12))
 
@@ -205,8 +202,6 @@ async def test_request_beside_a_reserved_worker_has_the_throttled_processor() ->
         start_ns = bench.clock.now_ns() + 5 * NS_PER_MS
         facts = "t", start_ns, start_ns + 500 * NS_PER_MS, 10 * NS_PER_MS, {0: 10 * NS_PER_MS}
         bench.engine.reservations.put(1, Reservation(*facts, lambda now_ns: None, lambda: None))
-        began_ns = bench.clock.now_ns()
-        await bench.infer()
-        assert ms(bench.clock.now_ns() - began_ns) == 10
+        assert await took_ms(bench, bench.infer()) == 10
         assert ran(bench)[1] == 1
         bench.engine.reservations.drop([1])

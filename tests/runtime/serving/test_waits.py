@@ -16,8 +16,7 @@ BATCHED = Cost(run_ms=10, run_ms_by_batch={2: 12, 4: 16})
 
 
 def _bench(**more: Any) -> EngineBench:
-    bench = EngineBench(**more)
-    bench.add({"v": BATCHED})
+    bench = engine(BATCHED, **more)
     bench.add({"w": Cost(run_ms=5)}, name="other")
     return bench
 

@@ -19,7 +19,7 @@ async def asleep(bench: EngineBench, variant: str = "v", application: str = "t/a
 @story
 async def test_request_that_wakes_a_build_is_cold_and_has_the_wake_time() -> None:
     """`load` is what loads take."""
-    async with at_work(engine(SLEEPER, budget=100)) as bench:
+    async with at_work(engine(SLEEPER, 100)) as bench:
         first = await bench.infer()
         await asleep(bench)
         woken = await bench.infer()
@@ -111,7 +111,7 @@ async def test_sleeping_build_with_a_coming_window_is_read_ahead_from_disk() -> 
     """Predicted, asleep, and not in the page cache: its file is read twice as long before its window as that takes,
     once; a file that is in the page cache is not.
     """
-    async with at_work(engine(SLEEPER, budget=100), residency=True) as bench:
+    async with at_work(engine(SLEEPER, 100), residency=True) as bench:
         bench.add({"v": Cost(60)}, name="other")
         build = bench.build("v")
         for _ in range(9):
