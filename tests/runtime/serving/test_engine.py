@@ -19,7 +19,7 @@ from appliance.domain.errors import (
     UnknownTenant,
     UnknownVariant,
 )
-from appliance.domain.request import Tensors
+from appliance.domain.request import Result, Tensors
 from tests.fakes.clock import ms, settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
@@ -64,21 +64,14 @@ async def test_waiting_request_whose_build_is_lost_has_it_loaded_again() -> None
     assert bench.processor.loads[bench.build("v")] == 2
 
 
+@pytest.mark.parametrize(("workers", "queued_ms"), [(1, [0, 10, 20]), (3, [0, 0, 0])])
 @story
-async def test_time_behind_earlier_requests_is_counted_as_queue() -> None:
-    """One worker, three requests: each waits for the ones before it."""
-    async with at_work(engine(Cost(load_ms=0, run_ms=10))) as bench:
+async def test_time_behind_earlier_requests_is_counted_as_queue(workers: int, queued_ms: list[int]) -> None:
+    """Each waits for those before it; beside as many workers none waits."""
+    async with at_work(engine(Cost(load_ms=0, run_ms=10), workers=workers)) as bench:
         results = await asyncio.gather(*(bench.infer() for _ in range(3)))
-    assert [ms(r.queue_ns) for r in results] == [0, 10, 20]
-
-
-@story
-async def test_workers_run_requests_side_by_side() -> None:
-    """Three workers, three requests: no request waits."""
-    async with at_work(engine(Cost(load_ms=0, run_ms=10), workers=3)) as bench:
-        results = await asyncio.gather(*(bench.infer() for _ in range(3)))
-    assert [ms(r.queue_ns) for r in results] == [0, 0, 0]
-    assert [w["runs"] for w in bench.engine.status()["workers"]] == [1, 1, 1]
+    assert [ms(r.queue_ns) for r in results] == queued_ms
+    assert [w["runs"] for w in bench.engine.status()["workers"]] == [3 // workers] * workers
 
 
 @story
@@ -172,31 +165,21 @@ async def test_request_beyond_the_concurrency_quota_is_refused() -> None:
     assert bench.telemetry.of_application("t/app")[""].outcomes["rejected"] == 1
 
 
+@pytest.mark.parametrize("facts", [{}, {"quick_ms_max": 0.25}], ids=["on a worker", "inline"])
 @story
-async def test_failed_run_is_reported_to_its_caller_alone() -> None:
-    """The runtime's refusal reaches its caller; the worker goes on."""
+async def test_failed_run_is_reported_to_its_caller_alone(facts: dict[str, float]) -> None:
+    """The runtime's refusal or whatever else it raises: it is counted, and others are served."""
 
     def model(inputs: Tensors) -> dict[str, Any]:
-        if inputs["x"][0] < 0:
-            raise RunFailed(variant_id="v", reason="negative")
+        x = inputs["x"][0]
+        if x < 0:
+            raise RunFailed(variant_id="v", reason="negative") if x == -1 else KeyError("odd")
         return {"y": inputs["x"]}
 
-    async with at_work(engine(Cost(), model=model)) as bench:
-        answers = await asyncio.gather(*(bench.infer(x) for x in (1, -1, 2)), return_exceptions=True)
-    assert [type(a).__name__ for a in answers] == ["Result", "RunFailed", "Result"]
-
-
-@story
-async def test_unforeseen_exception_of_a_run_reaches_the_caller() -> None:
-    """It is counted, and leaves the worker alive."""
-
-    def model(inputs: Tensors) -> dict[str, Any]:
-        raise KeyError("odd")
-
-    async with at_work(engine(Cost(), model=model)) as bench:
-        for _ in range(2):
-            with pytest.raises(KeyError):
-                await bench.infer()
+    async with at_work(engine(Cost(load_ms=0, run_ms=0.1), model=model, **facts)) as bench:
+        await bench.infer()
+        answers = await asyncio.gather(*(bench.infer(x) for x in (1, -1, -2, 2)), return_exceptions=True)
+    assert [type(a) for a in answers] == [Result, RunFailed, KeyError, Result]
     assert bench.telemetry.of_application("t/app")[""].outcomes == {"failed": 2}
 
 
@@ -233,13 +216,15 @@ async def test_late_request_is_refused_and_never_run() -> None:
     assert bench.telemetry.of_application("t/app")[""].outcomes == {"expired": 1, "rejected": 1}
 
 
+@pytest.mark.parametrize(("timeout_ms", "slo_ms"), [(50, None), (60_000, 50)], ids=["the box's", "its application's"])
 @story
-async def test_request_without_a_deadline_has_its_applications_slo() -> None:
+async def test_request_without_a_deadline_has_the_default(timeout_ms: float, slo_ms: float | None) -> None:
     """A request with a deadline keeps its own."""
-    async with at_work(EngineBench()) as bench:
-        bench.add({"v": Cost(load_ms=0, run_ms=40)}, slo_ms=50)
+    bench = EngineBench(timeout_ms=timeout_ms)
+    bench.add({"v": Cost(load_ms=0, run_ms=40)}, slo_ms=slo_ms)
+    async with at_work(bench):
         answers = await asyncio.gather(bench.infer(), bench.infer(), bench.infer(within_ms=500), return_exceptions=True)
-    assert [type(a).__name__ for a in answers] == ["Result", "Overloaded", "Result"]
+    assert [type(a) for a in answers] == [Result, Overloaded, Result]
 
 
 @story
@@ -264,23 +249,6 @@ async def test_run_under_way_counts_in_the_expected_wait() -> None:
         await two.pause(1)
         assert (await two.infer(within_ms=101)).queue_ns == 0
         await first
-
-
-@story
-async def test_deadline_during_a_load_ends_the_request_but_not_the_load() -> None:
-    """The load takes too long for this request; the next finds the build there."""
-    async with at_work(engine(Cost(load_ms=100, run_ms=1))) as bench:
-        with pytest.raises(DeadlineExceeded):
-            await bench.infer(within_ms=50)
-        await bench.pause(60)
-        assert (await bench.infer()).warm
-
-
-@story
-async def test_default_timeout_bounds_requests_without_deadline_or_slo() -> None:
-    async with at_work(engine(Cost(load_ms=0, run_ms=50), timeout_ms=70)) as bench:
-        answers = await asyncio.gather(bench.infer(), bench.infer(), return_exceptions=True)
-    assert [type(a).__name__ for a in answers] == ["Result", "Overloaded"]
 
 
 # -- callers that go away ----------------------------------------------------------------------------------------------

@@ -73,15 +73,6 @@ async def test_late_quick_run_is_dropped() -> None:
     assert len(bench.processor.ran) == 1
 
 
-@story
-async def test_failed_quick_run_is_reported_to_its_caller_alone() -> None:
-    """The error is the caller's; the next request is served."""
-    async with at_work(engine(Cost(load_ms=0, run_ms=0.1), quick_ms_max=0.25, model=_positive)) as bench:
-        with pytest.raises(RunFailed):
-            await bench.infer(-1)
-        await bench.infer(2)
-
-
 # -- alone -------------------------------------------------------------------------------------------------------------
 
 

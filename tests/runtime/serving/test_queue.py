@@ -18,6 +18,23 @@ from tests.fakes.hand_clock import HandClock
 from tests.runtime.serving.jobs import SERVABLE, job
 
 
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock()
+
+
+@pytest.fixture
+def queue(clock: HandClock) -> Queue:
+    return Queue(clock, 100, 100)
+
+
+def item(name: str, clock: HandClock, within_s: int, *, is_item: bool = True) -> Job:
+    """A job of an application, whose run is expected to take 10 ms."""
+    one = job(name, deadline_ns=clock.now_ns() + within_s * NS_PER_S, expected_ns=10 * NS_PER_MS)
+    one.request.is_item = is_item
+    return one
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.none() | st.integers(1, 3)), max_size=12),
 )
@@ -56,30 +73,15 @@ async def test_queue_is_bounded_for_each_application_and_in_total() -> None:
     assert queue.counts.lengths() == {"a": 1, "b": 1}
 
 
-@story
-async def test_callers_of_a_shared_application_have_queue_bounds_of_their_own() -> None:
-    """A caller that fills its line keeps no other caller from the same application."""
-    queue = Queue(HandClock(), len_max=2, total_max=100)
-    for _ in range(2):
-        queue.put(job("owner/shared", tenant="caller"))
-    with pytest.raises(QueueFull):
-        queue.counts.check_room("owner/shared", "caller")
-    queue.put(job("owner/shared", tenant="owner"))
-    assert queue.counts.lengths() == {"owner/shared": 3}
-    while queue.take() is not None:
-        pass
-    assert queue.counts.lengths() == {}
-
-
 @pytest.mark.parametrize(
     ("left_ms", "expected_ms", "late"),
     [(1, None, False), (0, None, False), (-1, None, True), (5, 5, False), (5, 6, True)],
 )
 @story
-async def test_late_job_is_answered_and_not_handed_out(left_ms: int, expected_ms: int | None, late: bool) -> None:
+async def test_late_job_is_answered_and_not_handed_out(
+    left_ms: int, expected_ms: int | None, late: bool, clock: HandClock, queue: Queue
+) -> None:
     """A job that would end after its deadline is answered with DeadlineExceeded instead of being run."""
-    clock = HandClock()
-    queue = Queue(clock, 10, 10)
     expected_ns = None if expected_ms is None else expected_ms * 10**6
     each = job(deadline_ns=clock.now_ns() + left_ms * 10**6, expected_ns=expected_ns)
     queue.put(each)
@@ -94,9 +96,8 @@ async def test_late_job_is_answered_and_not_handed_out(left_ms: int, expected_ms
 
 
 @story
-async def test_abandoned_job_is_passed_over() -> None:
+async def test_abandoned_job_is_passed_over(queue: Queue) -> None:
     """The caller has gone: the next one is handed out, and the place is free."""
-    queue = Queue(HandClock(), 10, 10)
     gone, there = job(), job()
     queue.put(gone)
     queue.put(there)
@@ -107,9 +108,8 @@ async def test_abandoned_job_is_passed_over() -> None:
 
 
 @story
-async def test_idle_workers_take_one_job_each() -> None:
+async def test_idle_workers_take_one_job_each(queue: Queue) -> None:
     """At once; a worker that has withdrawn is passed over; a worker that comes late takes what waits."""
-    queue = Queue(HandClock(), 10, 10)
     begun: list[tuple[str, Job]] = []
     workers = [lambda each, name=name: begun.append((name, each)) for name in "abc"]
     for worker in workers:
@@ -126,12 +126,10 @@ async def test_idle_workers_take_one_job_each() -> None:
 
 
 @story
-async def test_guarded_runs_leave_the_last_worker_whatever_their_profile_says() -> None:
+async def test_guarded_runs_leave_the_last_worker_whatever_their_profile_says(clock: HandClock, queue: Queue) -> None:
     """The caller's values decide how long they take: neither a short profile nor many short runs in between let a
     tenant take all workers while another one is active.
     """
-    clock = HandClock()
-    queue = Queue(clock, 100, 100)
     begun: list[Job] = []
     build, guarded = LoadedBuild("b@hostile", 1, 1), replace(SERVABLE, is_guarded=True)
 
@@ -167,9 +165,8 @@ async def test_guarded_runs_leave_the_last_worker_whatever_their_profile_says() 
 
 
 @story
-async def test_refuse_all_answers_every_waiting_job() -> None:
+async def test_refuse_all_answers_every_waiting_job(queue: Queue) -> None:
     """The queue is empty and usable then."""
-    queue = Queue(HandClock(), 10, 10)
     waiting, gone = job(), job()
     queue.put(waiting)
     queue.put(gone)
@@ -224,12 +221,10 @@ async def test_expired_and_abandoned_jobs_leave_nothing_behind() -> None:
 
 
 @story
-async def test_job_passed_over_for_planned_jobs_has_its_turn_after_them() -> None:
+async def test_job_passed_over_for_planned_jobs_has_its_turn_after_them(clock: HandClock, queue: Queue) -> None:
     """An application of a tenant is passed over, and all other jobs of the tenant turn out to be late: once no planned
     job waits, the application has its turn.
     """
-    clock = HandClock()
-    queue = Queue(clock, 100, 100)
     beyond, late, planned = job("beyond", tenant="one"), job("late", tenant="one"), job("planned", tenant="two")
     beyond.request.beyond_plan, planned.request.beyond_plan = True, False
     for each in (beyond, late, planned):
@@ -255,17 +250,13 @@ async def test_job_passed_over_for_planned_jobs_has_its_turn_after_them() -> Non
 )
 @story
 async def test_items_of_a_tenant_are_ordered_by_their_latest_start(
-    ahead_ms: int, is_item: bool, is_beside: bool, first: str
+    ahead_ms: int, is_item: bool, is_beside: bool, first: str, clock: HandClock, queue: Queue
 ) -> None:
     """Whichever application they ask, as long as that has had hardly more than the others; plain calls by what their
     applications have had alone, and items keep a plain call (`is_beside`) waiting for no longer than 50 ms.
     """
-    clock = HandClock()
-    queue = Queue(clock, 100, 100)
     for name, within_s in (("patient", 3), ("urgent", 1)):
-        one = job(name, deadline_ns=clock.now_ns() + within_s * NS_PER_S, expected_ns=10 * NS_PER_MS)
-        one.request.is_item = is_item
-        queue.put(one)
+        queue.put(item(name, clock, within_s, is_item=is_item))
     if is_beside:
         queue.put(job("plain", expected_ns=10 * NS_PER_MS))
     queue.flows.ran("t", "urgent", ahead_ms * NS_PER_MS, (1.0, 1.0))
@@ -277,26 +268,18 @@ async def test_items_of_a_tenant_are_ordered_by_their_latest_start(
 
 
 @story
-async def test_call_behind_items_of_its_application_waits_for_its_turn_only() -> None:
+async def test_call_behind_items_of_its_application_waits_for_its_turn_only(clock: HandClock, queue: Queue) -> None:
     """An application serves a pipeline and calls of its own: other items have no more than 50 ms before its turn,
     though the first that waits for it is an item, too; and as much as ever when the call has gone.
     """
-    clock = HandClock()
-    queue = Queue(clock, 100, 100)
-
-    def put(name: str, within_s: int, *, is_item: bool = True) -> Job:
-        one = job(name, deadline_ns=clock.now_ns() + within_s * NS_PER_S, expected_ns=10 * NS_PER_MS)
-        one.request.is_item = is_item
-        queue.put(one)
-        return one
-
-    first = put("both", 3)
-    call = put("both", 4, is_item=False)
-    urgent = put("urgent", 1)
+    first, call = item("both", clock, 3), item("both", clock, 4, is_item=False)
+    urgent = item("urgent", clock, 1)
+    for each in (first, call, urgent):
+        queue.put(each)
     queue.flows.ran("t", "urgent", 100 * NS_PER_MS, (1.0, 1.0))
     assert queue.take() is first
     queue.leave(call)
-    put("both", 3)
+    queue.put(item("both", clock, 3))
     assert queue.take() is urgent
 
 
@@ -308,8 +291,8 @@ async def test_urgent_items_leave_other_applications_their_share() -> None:
     run_ns = 100 * NS_PER_MS
     for _ in range(100):
         for name, within_s in (("patient", 30), ("urgent", 20)):
-            one = job(name, deadline_ns=clock.now_ns() + within_s * NS_PER_S, expected_ns=run_ns)
-            one.request.is_item = True
+            one = item(name, clock, within_s)
+            one.expected_ns = run_ns
             queue.put(one)
     count: Counter[str] = Counter()
     for _ in range(100):

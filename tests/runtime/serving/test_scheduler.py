@@ -9,7 +9,6 @@ import pytest
 
 from appliance.domain.errors import DeadlineExceeded
 from appliance.lab.plan import plan_one
-from appliance.policies.dispatch import DISPATCH_POLICIES
 from appliance.policies.dispatch.base import DispatchInput
 from appliance.runtime.decisions.document import dispatch_record
 from tests.fakes.clock import ms, settle, story
@@ -206,20 +205,6 @@ async def test_application_without_priority_keeps_half_of_its_tenants_time(haste
     assert 0.9 < answered["t/other"] / answered["t/app"] < 1.1
 
 
-@story
-async def test_build_has_a_copy_on_each_processor_with_several_threads() -> None:
-    """The build counts as often as it is in memory, and each processor runs its own copy."""
-    async with at_work(
-        engine(Cost(resident_bytes=10, load_ms=5, asleep_bytes=1), 100, twins=[(1, 1.0, 1.0)], threads=2)
-    ) as bench:
-        build = bench.build("v")
-        await asyncio.gather(bench.infer(), bench.infer())
-        assert bench.memory.used_bytes == 20
-        assert [one.memory for one in (bench.processor, *bench.twins)] == [{build: 10}] * 2
-        await bench.availability.unload(bench.catalogue.entry("t/app").application)
-        assert [one.memory for one in (bench.processor, *bench.twins)] == [{}] * 2
-
-
 async def frames(bench: EngineBench, count: int) -> int:
     """So many a stream, of two: one request of each application, and the next when all are answered; nanoseconds."""
     names = [entry.application.id for entry in bench.catalogue.entries()]
@@ -337,16 +322,6 @@ async def test_dispatch_policy_is_not_asked_where_no_job_can_begin() -> None:
         )
         assert sum(not isinstance(end, BaseException) for end in ends) == 2
         assert 0 < len(asked) <= 10
-
-
-@pytest.mark.parametrize("policy", sorted(DISPATCH_POLICIES))
-@story
-async def test_requests_are_all_answered_under_every_dispatch_policy(policy: str) -> None:
-    """Nothing idles for good while some wait."""
-    async with at_work(bench_of((2, 1.0, 1.0), LITTLE, dispatch=policy)) as bench:
-        await bench.infer()
-        answers = await asyncio.gather(*(bench.infer(x) for x in range(20)))
-        assert [answer.outputs["y"].tolist() for answer in answers] == [[2.0 * x] for x in range(20)]
 
 
 @story
