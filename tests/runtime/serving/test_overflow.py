@@ -13,26 +13,16 @@ from tests.fakes.clock import ms, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
 from tests.runtime.at_work import at_work
+from tests.runtime.serving.floods import flood
 from tests.runtime.serving.two_kinds import CPU_MS, NPU_MS, add, bench_of, cpu_build
 
 
-async def flood(bench: EngineBench, callers: int, ms: float) -> int:
-    """So many callers ask again and again; answers within that time."""
-    answers = 0
-
-    async def call() -> None:
-        nonlocal answers
-        while True:
-            await bench.infer()
-            answers += 1
-
-    tasks = [asyncio.create_task(call()) for _ in range(callers)]
-    await bench.pause(ms)
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+async def flooded(bench: EngineBench, callers: int, for_ms: float) -> int:
+    """How many answers so many callers get in that time."""
+    async with flood(bench, "t/app", callers) as found:
+        await bench.pause(for_ms)
     await bench.pause(100)
-    return answers
+    return len(found.answers_ns)
 
 
 @story
@@ -40,7 +30,7 @@ async def test_answer_names_the_processor_kind_that_computed_it() -> None:
     """Of two at once, one ran on the kind that it was not placed on."""
     async with at_work(bench_of()) as bench:
         await bench.infer()
-        await flood(bench, 6, 200)
+        await flooded(bench, 6, 200)
         assert bench.memory.is_resident(cpu_build(bench))
         there, here = len(bench.other.ran), len(bench.processor.ran)
         tasks = [asyncio.create_task(bench.infer()) for _ in range(6)]
@@ -56,7 +46,7 @@ async def test_answer_names_the_processor_kind_that_computed_it() -> None:
 async def test_complete_batch_begins_at_once_where_two_kinds_may_run_it() -> None:
     async with at_work(bench_of()) as bench:
         await bench.infer()
-        await flood(bench, 6, 200)
+        await flooded(bench, 6, 200)
         assert bench.memory.is_resident(cpu_build(bench))
         own = bench.build("v")
         bench.queue.waits.plan({own: PlannedWait(2, 300_000_000)})
@@ -101,12 +91,12 @@ async def test_requests_waiting_for_a_busy_processor_kind_run_on_an_idle_kind() 
     """As many as both kinds can do together; a lone caller goes on having the quick kind."""
     async with at_work(bench_of()) as bench:
         await bench.infer()
-        assert await flood(bench, 1, 201) == 200 // NPU_MS
+        assert await flooded(bench, 1, 201) == 200 // NPU_MS
         assert not bench.memory.is_resident(cpu_build(bench))
-        await flood(bench, 6, 200)
+        await flooded(bench, 6, 200)
         assert bench.memory.is_resident(cpu_build(bench))
         before = len(bench.processor.ran)
-        answers = await flood(bench, 6, 600)
+        answers = await flooded(bench, 6, 600)
         assert answers >= 0.95 * (600 // NPU_MS + 600 // CPU_MS)
         assert len(bench.processor.ran) - before >= 0.9 * 600 // CPU_MS
         before = len(bench.processor.ran)
@@ -129,7 +119,7 @@ async def test_overflow_build_leaves_when_it_has_idled_for_a_while() -> None:
     """The build that the network serves on stays."""
     async with at_work(bench_of()) as bench:
         await bench.infer()
-        await flood(bench, 6, 300)
+        await flooded(bench, 6, 300)
         assert bench.memory.is_resident(cpu_build(bench))
         for _ in range(5):
             await bench.pause(IDLE_NS / 2e6)
@@ -144,9 +134,9 @@ async def test_overflow_build_gives_way_to_a_network_that_needs_memory() -> None
     async with at_work(bench_of(budget=30)) as bench:
         bench.add({"w": Cost(run_ms=1, load_ms=1, resident_bytes=15, peak_bytes=15)}, name="other", tenant="u")
         await bench.infer()
-        await flood(bench, 6, 300)
+        await flooded(bench, 6, 300)
         assert bench.memory.is_resident(cpu_build(bench))
-        flooding = asyncio.create_task(flood(bench, 6, 300))
+        flooding = asyncio.create_task(flooded(bench, 6, 300))
         await bench.pause(50)
         result = await bench.infer(application="u/other", tenant="u")
         assert not result.warm
@@ -162,7 +152,7 @@ async def test_overflow_build_takes_free_memory_only() -> None:
     for bench in (bench_of(budget=20), bench_of(Quota(memory_ceiling_bytes=50))):
         async with at_work(bench):
             await bench.infer()
-            await flood(bench, 6, 300)
+            await flooded(bench, 6, 300)
             assert not bench.memory.is_resident(cpu_build(bench))
 
 
@@ -171,7 +161,7 @@ async def test_overflow_build_serves_at_once_when_the_networks_kind_is_lost() ->
     """Without a load."""
     async with at_work(bench_of()) as bench:
         await bench.infer()
-        await flood(bench, 6, 300)
+        await flooded(bench, 6, 300)
         loads = bench.memory.loads
         bench.member.lose("gone")
         assert bench.build("v").endswith("@cpu")

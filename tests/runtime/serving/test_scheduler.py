@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-from collections import Counter
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from tests.fakes.engine import EngineBench
 from tests.fakes.policies import listen
 from tests.fakes.processor import Cost
 from tests.runtime.at_work import at_work, engine, took_ms
+from tests.runtime.serving.floods import flood
 
 pytestmark = pytest.mark.gate("a whole engine for minutes of virtual time")
 
@@ -25,8 +25,7 @@ LITTLE = (1, 3.0, 1 / 3)
 
 def bench_of(*twins: tuple[int, float, float], **facts: Any) -> EngineBench:
     """One application whose runs take 10 ms on the first processor, which has one worker."""
-    bench = engine(Cost(run_ms=10, load_ms=0), twins=twins or [LITTLE], **facts)
-    return bench
+    return engine(Cost(run_ms=10, load_ms=0), twins=twins or [LITTLE], **facts)
 
 
 def ran(bench: EngineBench) -> list[int]:
@@ -144,25 +143,13 @@ async def test_waiting_requests_join_the_run_that_was_placed() -> None:
 @story
 async def test_flood_of_a_tenant_leaves_half_of_both_groups_to_another() -> None:
     """One tenant floods both groups; the other's requests one by one get half of what there is."""
-    bench = EngineBench(twins=[LITTLE], queue_total=400, queue_len=400)
-    for tenant in ("flood", "calm"):
-        bench.add({"v": Cost(run_ms=10, load_ms=0)}, name="app", tenant=tenant)
-    answered: Counter[str] = Counter()
-
-    async def ask(tenant: str) -> None:
-        while True:
-            await bench.infer(application=f"{tenant}/app", tenant=tenant)
-            answered[tenant] += 1
-
-    async with at_work(bench):
-        tasks = [asyncio.create_task(ask("flood")) for _ in range(40)]
-        tasks += [asyncio.create_task(ask("calm")) for _ in range(3)]
-        await bench.pause(5000)
-        for task in tasks:
-            task.cancel()
-        await settle()
-    assert 0.8 < answered["calm"] / answered["flood"] < 1.25
-    assert sum(answered.values()) > 0.95 * 5000 * (1 / 10 + 1 / 30)
+    async with at_work(EngineBench(twins=[LITTLE], queue_total=400, queue_len=400)) as bench:
+        for tenant in ("flood", "calm"):
+            bench.add({"v": Cost(run_ms=10, load_ms=0)}, tenant=tenant)
+        async with flood(bench, "flood/app", 40) as many, flood(bench, "calm/app", 3) as few:
+            await bench.pause(5000)
+        assert 0.8 < len(few.answers_ns) / len(many.answers_ns) < 1.25
+        assert len(few.answers_ns) + len(many.answers_ns) > 0.95 * 5000 * (1 / 10 + 1 / 30)
 
 
 @story
@@ -186,23 +173,11 @@ async def test_application_without_priority_keeps_half_of_its_tenants_time(haste
     """Of two applications of one tenant that always wait each has half, though all requests to one of them have a
     priority, or less time.
     """
-    bench = bench_of((1, 1.0, 1.0))
-    bench.add({"w": Cost(run_ms=10, load_ms=0)}, name="other")
-    answered: Counter[str] = Counter()
-
-    async def ask(application: str, **facts: int) -> None:
-        while True:
-            await bench.infer(application=application, **facts)
-            answered[application] += 1
-
-    async with at_work(bench):
-        tasks = [asyncio.create_task(ask("t/app", **haste)) for _ in range(6)]
-        tasks += [asyncio.create_task(ask("t/other")) for _ in range(6)]
-        await bench.pause(5000)
-        for task in tasks:
-            task.cancel()
-        await settle()
-    assert 0.9 < answered["t/other"] / answered["t/app"] < 1.1
+    async with at_work(bench_of((1, 1.0, 1.0))) as bench:
+        bench.add({"w": Cost(run_ms=10, load_ms=0)}, name="other")
+        async with flood(bench, "t/app", 6, **haste) as hasty, flood(bench, "t/other", 6) as other:
+            await bench.pause(5000)
+        assert 0.9 < len(other.answers_ns) / len(hasty.answers_ns) < 1.1
 
 
 async def frames(bench: EngineBench, count: int) -> int:
