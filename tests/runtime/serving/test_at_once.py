@@ -1,9 +1,13 @@
 """Runs at once only where they pay: by what the import measured, on one device and beside others."""
 
 import asyncio
+from typing import Any
+
+import pytest
 
 from appliance.clock import NS_PER_MS
 from appliance.domain.catalogue import Tenant
+from appliance.domain.request import Result
 from tests.fakes.clock import settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
@@ -11,21 +15,37 @@ from tests.runtime.at_work import at_work, engine, took_ms
 from tests.runtime.serving.two_kinds import CPU_MS, NPU_MS, bench_of, measured
 
 
+def one_by_one(several_ms: float = 25.0, **facts: Any) -> EngineBench:
+    """Two workers; a run alone takes 10 ms, and two at once so long each."""
+    bench = engine(Cost(run_ms=10, load_ms=0), workers=2, **facts)
+    measured(bench, several_ms)
+    return bench
+
+
+async def overrunning(bench: EngineBench) -> asyncio.Task[Result]:
+    """A request whose run has begun, and takes two seconds."""
+    cost = bench.processor.costs[bench.build("v")]
+    cost.run_ms = 2000
+    first = asyncio.create_task(bench.infer())
+    await settle()
+    cost.run_ms = 10
+    return first
+
+
+@pytest.mark.parametrize(("several_ms", "most"), [(25.0, 1), (12.0, 2)])
 @story
-async def test_runs_of_a_build_go_one_by_one_where_concurrency_gains_nothing() -> None:
+async def test_runs_of_a_build_go_one_by_one_where_concurrency_gains_nothing(several_ms: float, most: int) -> None:
     """Two runs at once take 25 ms each, one alone 10: on two workers the second waits, and both are done sooner in the
     mean.
     """
-    for several_ms, most in ((25.0, 1), (12.0, 2)):
-        async with at_work(engine(Cost(run_ms=10, load_ms=0), workers=2)) as bench:
-            measured(bench, several_ms)
-            await bench.infer()
-            tasks = [asyncio.create_task(bench.infer()) for _ in range(4)]
-            seen = set()
-            while not all(task.done() for task in tasks):
-                await bench.pause(1)
-                seen.add(bench.processor.running)
-            assert max(seen) == most
+    async with at_work(one_by_one(several_ms)) as bench:
+        await bench.infer()
+        tasks = [asyncio.create_task(bench.infer()) for _ in range(4)]
+        seen = set()
+        while not all(task.done() for task in tasks):
+            await bench.pause(1)
+            seen.add(bench.processor.running)
+        assert max(seen) == most
 
 
 @story
@@ -33,9 +53,8 @@ async def test_second_worker_serves_another_network_while_runs_go_one_by_one() -
     """Another network's request runs beside the first network's run, though its turn comes later; the first network's
     second request waits for that run to end.
     """
-    async with at_work(engine(Cost(run_ms=10, load_ms=0), workers=2)) as bench:
+    async with at_work(one_by_one()) as bench:
         bench.add({"w": Cost(run_ms=10, load_ms=0)}, name="other")
-        measured(bench, 25.0)
         await bench.infer()
         await bench.infer(application="t/other")
         assert await took_ms(bench, bench.infer(), bench.infer(), bench.infer(application="t/other")) == 20
@@ -56,8 +75,7 @@ async def test_run_of_a_cancelled_request_is_still_waited_for() -> None:
     """The run goes on, and the request that waits for it begins after it; a request that is cancelled while it waits
     leaves nothing.
     """
-    async with at_work(engine(Cost(run_ms=10, load_ms=0), workers=2)) as bench:
-        measured(bench, 25.0)
+    async with at_work(one_by_one()) as bench:
         await bench.infer()
         first = asyncio.create_task(bench.infer())
         await settle()
@@ -88,32 +106,15 @@ async def test_request_barred_from_a_concurrent_run_takes_a_slower_device() -> N
         assert (len(bench.other.ran) - there, len(bench.processor.ran)) == (2, 2)
 
 
+@pytest.mark.parametrize("twins", [[], [(1, 3.0, 1 / 3)]], ids=["an idle worker", "a slower processor"])
 @story
-async def test_overrunning_run_leaves_another_processor_to_waiting_requests() -> None:
-    """The run should have ended after 10 ms: a request that waits for it goes to the slow processor when it is done
-    sooner there, though no request comes and no run ends meanwhile.
+async def test_overrunning_run_leaves_what_idles_to_waiting_requests(twins: list[tuple[int, float, float]]) -> None:
+    """The run should have ended after 10 ms: a request that waits for it begins elsewhere when it is done sooner there,
+    though no request comes and no run ends meanwhile.
     """
-    async with at_work(engine(Cost(run_ms=10, load_ms=0), workers=2, twins=[(1, 3.0, 1 / 3)])) as bench:
-        measured(bench, 25.0)
+    async with at_work(one_by_one(twins=twins)) as bench:
         await bench.infer()
-        bench.processor.costs[bench.build("v")] = Cost(run_ms=2000, load_ms=0)
-        first = asyncio.create_task(bench.infer())
-        await settle()
-        bench.processor.costs[bench.build("v")] = Cost(run_ms=10, load_ms=0)
-        assert await took_ms(bench, bench.infer()) < 100
-        await first
-
-
-@story
-async def test_overrunning_run_leaves_an_idle_worker_to_waiting_requests() -> None:
-    """With two workers of one processor, where nothing else asks whose turn it is."""
-    async with at_work(engine(Cost(run_ms=10, load_ms=0), workers=2)) as bench:
-        measured(bench, 25.0)
-        await bench.infer()
-        bench.processor.costs[bench.build("v")] = Cost(run_ms=2000, load_ms=0)
-        first = asyncio.create_task(bench.infer())
-        await settle()
-        bench.processor.costs[bench.build("v")] = Cost(run_ms=10, load_ms=0)
+        first = await overrunning(bench)
         assert await took_ms(bench, bench.infer()) < 100
         await first
 
@@ -137,16 +138,14 @@ async def test_last_free_worker_is_kept_for_active_tenants_for_a_minute() -> Non
 @story
 async def test_long_run_keeps_no_short_run_of_its_build_waiting() -> None:
     """A tenant sends large inputs to a network that all may call: others gain nothing by waiting for that run."""
-    async with at_work(EngineBench(workers=2)) as bench:
-        bench.add({"v": Cost(run_ms=10, load_ms=0)}, shared=True)
-        bench.catalogue.put_tenant(Tenant("u"))
-        measured(bench, 25.0)
+    bench = EngineBench(workers=2)
+    bench.add({"v": Cost(run_ms=10, load_ms=0)}, shared=True)
+    bench.catalogue.put_tenant(Tenant("u"))
+    measured(bench, 25.0)
+    async with at_work(bench):
         await bench.infer()
-        bench.processor.costs[bench.build("v")] = Cost(run_ms=2000, load_ms=0)
-        first = asyncio.create_task(bench.infer())
-        await settle()
+        first = await overrunning(bench)
         (under_way,) = bench.queue.under_way
         under_way.holds_ns = 2000 * NS_PER_MS  # as of free sizes is known before
-        bench.processor.costs[bench.build("v")] = Cost(run_ms=10, load_ms=0)
         assert await took_ms(bench, bench.infer(tenant="u")) == 10
         await first

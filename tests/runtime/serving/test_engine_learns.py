@@ -100,8 +100,11 @@ async def test_slow_runs_of_a_caller_do_not_get_other_callers_refused() -> None:
     assert served >= 200
 
 
+@pytest.mark.parametrize(
+    ("facts", "run_ms", "under_way"), [({}, 20, 1), ({"quick_ms_max": 0.25}, 0.1, 0)], ids=["on a worker", "inline"]
+)
 @story
-async def test_failed_runs_are_not_learnt_from() -> None:
+async def test_failed_runs_are_not_learnt_from(facts: dict[str, float], run_ms: float, under_way: int) -> None:
     """Nor runs that crash or are stopped; of a run whose caller went away the time is known all the same."""
     raised: list[Exception] = []
 
@@ -110,7 +113,7 @@ async def test_failed_runs_are_not_learnt_from() -> None:
             raise raised[0]
         return {"y": 1.0}
 
-    async with at_work(engine(Cost(load_ms=0, run_ms=20), model=model)) as bench:
+    async with at_work(engine(Cost(load_ms=0, run_ms=run_ms), model=model, **facts)) as bench:
         for kind in (RunFailed, RunCrashed, RunStopped):
             raised[:] = [kind(variant_id="v", reason="as told")]
             with pytest.raises(RunFailed):
@@ -121,23 +124,7 @@ async def test_failed_runs_are_not_learnt_from() -> None:
         await bench.pause(5)
         caller.cancel()
         await bench.pause(30)
-        assert counts(bench) == {1: 1}
-
-
-@story
-async def test_failed_inline_run_is_not_learnt_from() -> None:
-
-    def model(inputs: Tensors) -> dict[str, float]:
-        if inputs["x"][0] < 0:
-            raise RunFailed(variant_id="v", reason="as told")
-        return {"y": 1.0}
-
-    async with at_work(engine(Cost(load_ms=0, run_ms=0.1), quick_ms_max=0.25, model=model)) as bench:
-        with pytest.raises(RunFailed):
-            await bench.infer(-1)
-        assert counts(bench) == {}
-        await bench.infer(1)
-        assert counts(bench) == {0: 1}
+        assert counts(bench) == {under_way: 1}
 
 
 @story

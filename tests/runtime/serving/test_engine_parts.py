@@ -3,27 +3,18 @@ shared cores and over devices of their own, in virtual time.
 """
 
 import asyncio
-import gc
-import weakref
-from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
-import numpy as np
 import pytest
 
 from appliance.domain.catalogue import Quota
-from appliance.domain.errors import DeadlineExceeded, RunFailed
+from appliance.domain.errors import DeadlineExceeded
 from appliance.domain.names import part_build_id
 from appliance.domain.parts import BatchTime
-from appliance.domain.request import Tensors
-from appliance.lab.plan import plan_one
-from appliance.policies.dispatch.base import DispatchInput
-from appliance.runtime.decisions.document import dispatch_record
 from tests.fakes.clock import ms, settle, story
-from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
 from tests.runtime.at_work import at_work
+from tests.runtime.serving.dispatch_records import replayed
 from tests.runtime.serving.parts_bench import (
     CUT,
     OTHER,
@@ -31,7 +22,6 @@ from tests.runtime.serving.parts_bench import (
     bench_of,
     in_memory,
     is_cut,
-    network,
     ran,
     runs_late,
     variant_of,
@@ -70,23 +60,20 @@ async def test_parts_run_on_the_kind_where_they_are_quickest() -> None:
         assert in_memory(bench) == set()
 
 
+@pytest.mark.parametrize(
+    ("whole_ms", "asked"),
+    [(6.5, CUT.asked), (20, {"cpu": "", OTHER: "an older one"})],
+    ids=["no slower", "old"],
+)
 @story
-async def test_whole_network_serves_where_it_is_quicker_than_parts() -> None:
-    """Or hardly slower: nothing of the parts is loaded."""
-    async with at_work(bench_of(whole_ms=6.5)) as bench:
+async def test_whole_network_serves_in_place_of_parts_of_no_use(whole_ms: float, asked: dict[str, str]) -> None:
+    """Or that were made for other processors, so that it has to be cut anew first. Nothing of the parts is loaded."""
+    async with at_work(bench_of(whole_ms=whole_ms, cut=False)) as bench:
+        is_cut(bench, replace(CUT, asked=asked))
         answer = await bench.infer(5)
         assert answer.outputs["y"].tolist() == [16.0]
         assert (answer.parts, ran(bench)) == ((), [1, 0])
         assert in_memory(bench) == {bench.build("v")}
-
-
-@story
-async def test_network_cut_for_other_processors_serves_whole() -> None:
-    """It has to be cut anew first."""
-    async with at_work(bench_of(cut=False)) as bench:
-        is_cut(bench, replace(CUT, asked={"cpu": "", OTHER: "an older one"}))
-        await bench.infer()
-        assert ran(bench) == [1, 0]
 
 
 @pytest.mark.parametrize("apart", [False, True], ids=["shared cores", "a device of its own"])
@@ -207,33 +194,20 @@ async def test_parts_on_a_separate_device_overlap_with_parts_on_cores() -> None:
         answer = await bench.infer(5)
         assert [(one.number, one.group) for one in answer.parts] == [(0, "npu"), (1, "fake"), (2, "npu")]
         start_ns = bench.clock.now_ns()
-        answers = await asyncio.gather(*(bench.infer(x) for x in range(4)))
-        assert [one.outputs["y"].tolist() for one in answers] == [[3.0 * x + 1] for x in range(4)]
+        answers = await asyncio.gather(*(bench.infer(x, outputs=["y"]) for x in range(4)))
         assert ms(bench.clock.now_ns() - start_ns) < 4 * 6, "one after the other"
-        busy = [one.busy_ms for one in bench.group.statuses(*bench.engine.run_totals())]
-        assert all(busy)
+        assert [(*one.outputs, *one.outputs["y"].tolist()) for one in answers] == [("y", 3.0 * x + 1) for x in range(4)]
+        assert all(one.busy_ms for one in bench.group.statuses(*bench.engine.run_totals()))
 
 
 @story
 async def test_dispatch_decision_about_parts_is_replayable() -> None:
     """Of a network in parts the operators are its parts; parts that have run are no part of the problem any more."""
     async with at_work(bench_of(apart=True)) as bench:
-        bench.decisions.told.clear()
         for _ in range(6):
             await asyncio.gather(*(bench.infer(x) for x in range(3)))
             await bench.pause(1003)
-    found = [facts for kind, facts in bench.decisions.told if kind == "dispatch"]
-    assert found
-    units: set[int] = set()
-    for facts in found:
-        problem = facts["problem"]
-        assert isinstance(problem, DispatchInput)
-        record = dispatch_record(bench.clock.wall_now(), facts)
-        again = plan_one(dict(record.problem))
-        assert again["decision"] == record.answer["decision"]
-        assert again["models"] == record.answer["models"]
-        units |= {len(model["units"]) for model in record.answer["models"].values()}
-    assert max(units) == 3
+    assert {len(model["units"]) for answer in replayed(bench) for model in answer["models"].values()} == {3}
 
 
 @story
@@ -283,69 +257,3 @@ async def test_cluster_lost_during_a_request_leaves_its_parts_to_another_cluster
         assert kinds == {("npu", "cpu", "npu")}
         assert not bench.clusters[0].is_serving
         assert bench.member.is_serving
-
-
-@story
-async def test_networks_in_one_piece_and_in_parts_share_groups() -> None:
-    """Both wait for the same groups; each is done where it is best."""
-    async with at_work(bench_of(apart=True)) as bench:
-        bench.add({"w": Cost(run_ms=5, load_ms=0)}, name="other")
-        await bench.infer()
-        await bench.infer(application="t/other")
-        answers = await asyncio.gather(
-            *(bench.infer(x) for x in range(6)), *(bench.infer(x, application="t/other") for x in range(6))
-        )
-        assert [float(answer.outputs["y"][0]) for answer in answers] == [3.0 * x + 1 for x in range(6)] * 2
-
-
-def test_request_in_parts_frees_its_tensors_with_its_answer() -> None:
-    """Answered, late, given up or failed: the inputs are free when the caller has its answer, without a collection."""
-    gc.collect()
-    gc.disable()
-    watched: list[weakref.ref[Any]] = []
-
-    def failing(inputs: Tensors) -> dict[str, Any]:
-        if float(inputs.get("b", [0])[0]) == 12.0:
-            raise RunFailed(variant_id="v", reason="it does not like that")
-        return network(inputs)
-
-    async def asked(bench: EngineBench, x: float, within_ms: float | None) -> None:
-        array = np.array([x], np.float32)
-        watched.append(weakref.ref(array))
-        with suppress(DeadlineExceeded, RunFailed):
-            await bench.infer(inputs={"x": array}, within_ms=within_ms)
-
-    @story
-    async def told() -> None:
-        async with at_work(bench_of(queue_len=100)) as bench:
-            bench.processor.model = bench.other.model = failing
-            await bench.infer()
-            tasks = [asyncio.create_task(asked(bench, at % 5, 30 if at % 2 else None)) for at in range(30)]
-            await bench.pause(10)
-            for task in tasks[::7]:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            tasks.clear()
-            bench.other.slowness = 10.0
-            await asked(bench, 1, 12)
-            await bench.pause(200)
-            for one in (bench.processor, bench.other):
-                one.ran.clear()
-                one.ran_for.clear()
-
-    try:
-        told()
-        assert len(watched) == 31
-        assert sum(tensor() is not None for tensor in watched) == 0
-    finally:
-        gc.enable()
-
-
-@story
-async def test_answers_in_parts_are_those_of_the_whole_network() -> None:
-    """Requested outputs, and values of other requests, never mix."""
-    async with at_work(bench_of(apart=True, workers=2)) as bench:
-        answers = await asyncio.gather(*(bench.infer(x, outputs=["y"]) for x in range(40)))
-        for x, answer in enumerate(answers):
-            assert answer.outputs.keys() == {"y"}
-            np.testing.assert_array_equal(answer.outputs["y"], [3.0 * x + 1])

@@ -4,15 +4,14 @@ import asyncio
 from typing import Any
 
 from appliance.clock import NS_PER_MS
-from appliance.lab.plan import plan_one
 from appliance.policies.dispatch import DISPATCH_POLICIES
-from appliance.runtime.decisions.document import dispatch_record
 from appliance.runtime.serving.overflow import IDLE_NS
 from appliance.runtime.serving.reservations import Reservation
 from tests.fakes.clock import ms, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
 from tests.runtime.at_work import at_work, engine, took_ms
+from tests.runtime.serving.dispatch_records import replayed
 from tests.runtime.serving.two_kinds import LOAD_MS, bench_of, cpu_build, measured
 
 ALIKE = (1, 1.0, 1.0)
@@ -103,11 +102,7 @@ async def test_dispatch_decision_beside_a_throttled_processor_is_replayable() ->
     async with at_work(bench_on_two()) as bench:
         bench.throttled = {"fake"}
         await bench.infer()
-    taken = [facts for kind, facts in bench.decisions.told if kind == "dispatch"]
-    record = dispatch_record(bench.clock.wall_now(), taken[-1])
-    decision: Any = plan_one(record.problem)["decision"]
-    assert decision == record.answer["decision"]
-    assert decision["processor"] == "twin-0"
+    assert replayed(bench)[-1]["decision"]["processor"] == "twin-0"
 
 
 @story
