@@ -98,37 +98,26 @@ async def answers_of(bench: EngineBench, inputs: list[Tensors], **facts: Any) ->
     return [given["x"].shape for given in bench.processor.ran]
 
 
+@pytest.mark.parametrize(
+    ("facts", "is_exact", "is_read", "given", "ran"),
+    [
+        ({}, False, True, (4, 2, 3, 6, 2, 3), [(1, 4), (4, 3), (1, 6)]),
+        ({}, False, False, (4, 2, 3, 2, 3), [(1, 4), (2, 2), (2, 3)]),
+        ({}, True, False, (4, 2, 3, 2, 3), [(1, 4), (4, 3)]),
+        ({"stepped": ["cpu"]}, False, True, (2, 5, 3, 2, 2, 2), [(1, 4), (1, 8), (4, 4)]),
+    ],
+    ids=["as wide as the widest of a step", "inexact: none for the caller", "exact", "new sizes are slow: whole steps"],
+)
 @story
-async def test_batch_takes_sizes_of_one_step_where_padding_is_allowed() -> None:
-    """The requests run as wide as the widest of them, and each is answered with its own columns; another step stays
-    apart.
+async def test_batch_takes_sizes_of_one_step_where_padding_is_allowed(
+    facts: dict[str, Any], is_exact: bool, is_read: bool, given: tuple[int, ...], ran: list[tuple[int, int]]
+) -> None:
+    """Each is answered with its own columns. A caller that is given the outputs themselves has them as they are without
+    padding, unless that makes no difference. Where new sizes are slow a request that runs alone is padded, too.
     """
-    bench = EngineBench()
-    bench.add({"v": gaining()}, inputs=WIDE, padding=BEARS)
-    assert await answers_of(bench, columns(4, 2, 3, 6, 2, 3), is_read=True) == [(1, 4), (4, 3), (1, 6)]
-    filled = bench.processor.ran[1]["x"]
-    assert filled[0].tolist() == [100.0, 101.0, 101.0], "its last column once more"
-
-
-@story
-async def test_batch_pads_inexactly_only_where_the_box_reads_the_outputs() -> None:
-    """A caller that is given the outputs themselves has them as they are without padding, unless that makes no
-    difference.
-    """
-    bench = EngineBench()
-    bench.add({"v": gaining()}, inputs=WIDE, padding=BEARS)
-    assert await answers_of(bench, columns(4, 2, 3, 2, 3)) == [(1, 4), (2, 2), (2, 3)]
-    bench = EngineBench()
-    bench.add({"v": gaining()}, inputs=WIDE, padding=replace(BEARS, is_exact=True))
-    assert await answers_of(bench, columns(4, 2, 3, 2, 3)) == [(1, 4), (4, 3)]
-
-
-@story
-async def test_input_sizes_go_in_steps_where_new_sizes_are_slow() -> None:
-    """Also the sizes of a request that runs alone, and to the end of the step."""
-    bench = EngineBench(stepped=["cpu"])
-    bench.add({"v": gaining()}, inputs=WIDE, padding=BEARS)
-    assert await answers_of(bench, columns(2, 5, 3, 2, 2, 2), is_read=True) == [(1, 4), (1, 8), (4, 4)]
+    bench = EngineBench(**facts)
+    bench.add({"v": gaining()}, inputs=WIDE, padding=replace(BEARS, is_exact=is_exact))
+    assert await answers_of(bench, columns(*given), is_read=is_read) == ran
 
 
 @story
@@ -259,22 +248,7 @@ async def test_request_whose_inputs_differ_in_rows_joins_no_batch() -> None:
 
 @story
 async def test_failing_row_of_a_shared_run_fails_alone() -> None:
-    def model(inputs: Tensors) -> dict[str, Any]:
-        if (inputs["x"] < 0).any():
-            raise RunFailed(variant_id="v", reason="a negative row")
-        return {"y": inputs["x"] * 2}
-
-    async with at_work(engine(gaining(), model=model)) as bench:
-        results = await asyncio.gather(*(bench.infer(x) for x in (1.0, 2.0, -3.0, 4.0, 5.0)), return_exceptions=True)
-    assert isinstance(results[2], RunFailed)
-    answers = [each.outputs["y"].tolist() for each in results if isinstance(each, Result)]
-    assert answers == [[2.0], [4.0], [8.0], [10.0]]
-    assert rows_of(bench) == [1, 4, 1, 1, 1, 1], "the four are run once together, and then each by itself"
-
-
-@story
-async def test_requests_of_a_failed_shared_run_are_rerun_past_a_full_queue() -> None:
-    """They were admitted before; other requests have taken their places in the queue meanwhile."""
+    """The others run once more, each by itself, although other requests have taken their places in the queue."""
 
     def model(inputs: Tensors) -> dict[str, Any]:
         if (inputs["x"] < 0).any():
@@ -294,10 +268,15 @@ async def test_requests_of_a_failed_shared_run_are_rerun_past_a_full_queue() -> 
         later = [asked(6.0, width) for width in (2, 3, 4, 5)]
         results = await asyncio.gather(*first, *later, return_exceptions=True)
     assert [type(each) for each in results] == [Result, Result, RunFailed, *(6 * [Result])]
+    answers = [float(each.outputs["y"][0, 0]) for each in results if isinstance(each, Result)]
+    assert answers == [2.0, 4.0, 8.0, 10.0, *(4 * [12.0])]
+    assert rows_of(bench)[:3] == [1, 1, 4]
+    assert sorted(rows_of(bench)[3:]) == 8 * [1]
 
 
 @story
 async def test_cancelled_or_late_request_leaves_its_shared_run_to_the_others() -> None:
+    """Also the request whose turn it was: the run counts with the first that is answered, and as one run of four."""
     async with at_work(engine(gaining())) as bench:
         await bench.infer()
         tasks = [asyncio.create_task(bench.infer(float(x))) for x in range(4)]
@@ -307,28 +286,15 @@ async def test_cancelled_or_late_request_leaves_its_shared_run_to_the_others() -
         hasty = asyncio.create_task(bench.infer(4.0, within_ms=30))
         await bench.pause(15)
         assert rows_of(bench) == [1, 1, 4]
-        tasks[2].cancel()
+        tasks[1].cancel()
         with pytest.raises(DeadlineExceeded):
             await hasty
         assert bench.processor.running == 1, "the run goes on for the others"
         results = await asyncio.gather(*tasks, return_exceptions=True)
-    assert isinstance(results[2], asyncio.CancelledError)
-    answers = [each.outputs["y"].tolist() for each in results if isinstance(each, Result)]
-    assert answers == [[0.0], [2.0], [6.0]]
-
-
-@story
-async def test_shared_run_counts_once_though_its_first_request_is_cancelled() -> None:
-    """It counts with the first request that is answered, and as one run of four."""
-    async with at_work(engine(gaining())) as bench:
-        await bench.infer()
-        tasks = [asyncio.create_task(bench.infer(float(x))) for x in range(5)]
-        await bench.pause(15)
-        assert rows_of(bench) == [1, 1, 4]
-        tasks[1].cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(results[1], asyncio.CancelledError)
+    assert [each.outputs["y"].tolist() for each in results if isinstance(each, Result)] == [[0.0], [4.0], [6.0]]
     figures = bench.telemetry.statistics["t/app", "v", "t"]
-    assert figures.inferences == 5
+    assert figures.inferences == 4
     assert {items: count for items, (count, _) in figures.runs.items()} == {1: 2, 4: 1}
 
 

@@ -4,6 +4,7 @@ mixed sequence.
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,11 +90,11 @@ async def command(bench: EngineBench, application: Application, what: str) -> No
     group=groups,
     workers=st.integers(1, 3),
     queue_len=st.sampled_from([1, 3, 50]),
-    story=st.lists(st.one_of(calls, calls, calls, commands), max_size=40),
+    drawn=st.lists(st.one_of(calls, calls, calls, commands), max_size=40),
 )
 @story
 async def test_engine_answers_each_request_once_under_any_traffic(
-    group: dict[str, dict[str, Cost]], workers: int, queue_len: int, story: list[Call]
+    group: dict[str, dict[str, Cost]], workers: int, queue_len: int, drawn: list[Call]
 ) -> None:
     """Each call ends in its own result, an error of ours or the cancellation that the test sent; then everything is at
     rest and works.
@@ -103,10 +104,8 @@ async def test_engine_answers_each_request_once_under_any_traffic(
     )
     applications = {app: bench.add(group[app], name=app, quota=Quota(concurrent_requests=20)) for app in APPLICATIONS}
     asked: list[Request] = []
-    start_ns = bench.clock.now_ns()
 
     async def one(call: Call) -> Result | None:
-        await at_ms(start_ns, call.at_ms, bench.clock.now_ns)
         if call.do != "infer":
             await command(bench, applications[call.app], call.do)
             return None
@@ -117,24 +116,10 @@ async def test_engine_answers_each_request_once_under_any_traffic(
         )
         return await bench.engine.infer(asked[-1])
 
-    async def cancel(task: asyncio.Task[Any], call: Call) -> None:
-        await at_ms(start_ns, call.at_ms + (call.cancel_ms or 0), bench.clock.now_ns)
-        task.cancel()
-
     async with at_work(bench):
-        tasks = [asyncio.create_task(one(call)) for call in story]
-        cancels = [
-            asyncio.create_task(cancel(task, call))
-            for task, call in zip(tasks, story, strict=True)
-            if call.cancel_ms is not None
-        ]
-        answers = await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.gather(*cancels)
-        await at_ms(bench.clock.now_ns(), 3000, bench.clock.now_ns)
-        check(story, answers)
-        bench.assert_quiet()
+        answers = await played(bench, drawn, one)
         check_in_time(bench, asked)
-        check_counts(bench, story, answers)
+        check_counts(bench, drawn, answers)
         await works_again(bench, applications)
 
 
@@ -148,7 +133,7 @@ async def test_engine_answers_each_request_once_under_any_traffic(
     ),
     dispatch=st.sampled_from(sorted(DISPATCH_POLICIES)),
     threads=st.integers(1, 2),
-    story=st.lists(calls, max_size=40),
+    drawn=st.lists(calls, max_size=40),
 )
 @story
 async def test_processor_groups_answer_each_request_once_under_any_traffic(
@@ -156,43 +141,45 @@ async def test_processor_groups_answer_each_request_once_under_any_traffic(
     twins: list[tuple[int, float, float]],
     dispatch: str,
     threads: int,
-    story: list[Call],
+    drawn: list[Call],
 ) -> None:
     """Whatever is true of how quick the groups are: one answer each, never more runs at once in a group than it has
     workers (a processor says so), nothing left at the end.
     """
     bench = EngineBench(160, wait_ms_max=200, model=model, twins=twins, dispatch=dispatch, threads=threads)
     applications = {app: bench.add(group[app], name=app) for app in APPLICATIONS}
-    start_ns = bench.clock.now_ns()
 
     async def one(call: Call) -> Result:
-        await at_ms(start_ns, call.at_ms, bench.clock.now_ns)
         facts: dict[str, Any] = {"priority": call.priority, "variant": call.variant, "within_ms": call.within_ms}
         return await bench.infer(call.x, f"t/{call.app}", **facts)
 
-    async def cancel(task: asyncio.Task[Any], call: Call) -> None:
-        await at_ms(start_ns, call.at_ms + (call.cancel_ms or 0), bench.clock.now_ns)
-        task.cancel()
-
     async with at_work(bench):
-        tasks = [asyncio.create_task(one(call)) for call in story]
-        cancels = [
-            asyncio.create_task(cancel(task, call))
-            for task, call in zip(tasks, story, strict=True)
-            if call.cancel_ms is not None
-        ]
-        answers = await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.gather(*cancels)
-        await at_ms(bench.clock.now_ns(), 3000, bench.clock.now_ns)
-        check(story, answers)
-        bench.assert_quiet()
+        await played(bench, drawn, one)
         counted = sum(len(one.ran) for one in (bench.processor, *bench.twins))
         assert counted == sum(one.runs for one in bench.group.statuses(*bench.engine.run_totals()))
         await works_again(bench, applications)
 
 
-def check(story: list[Call], answers: list[Any]) -> None:
-    for call, answer in zip(story, answers, strict=True):
+async def played(
+    bench: EngineBench, drawn: list[Call], one: Callable[[Call], Coroutine[Any, Any, Result | None]]
+) -> list[Any]:
+    """What each call came to, begun at its time and cancelled where it says so; then nothing is under way."""
+    start_ns = bench.clock.now_ns()
+
+    async def begun(call: Call) -> Result | None:
+        await at_ms(start_ns, call.at_ms, bench.clock.now_ns)
+        return await one(call)
+
+    async def cancelled(task: asyncio.Task[Any], call: Call) -> None:
+        if call.cancel_ms is not None:
+            await at_ms(start_ns, call.at_ms + call.cancel_ms, bench.clock.now_ns)
+            task.cancel()
+
+    tasks = [asyncio.create_task(begun(call)) for call in drawn]
+    cancels = [cancelled(task, call) for task, call in zip(tasks, drawn, strict=True)]
+    *_, answers = await asyncio.gather(*cancels, asyncio.gather(*tasks, return_exceptions=True))
+    await bench.pause(3000)
+    for call, answer in zip(drawn, answers, strict=True):
         if isinstance(answer, asyncio.CancelledError):
             assert call.cancel_ms is not None
         elif isinstance(answer, BaseException):
@@ -200,6 +187,8 @@ def check(story: list[Call], answers: list[Any]) -> None:
         elif call.do == "infer":
             assert answer.outputs["y"].tolist() == [2 * call.x]
             assert min(answer.queue_ns, answer.load_ns, answer.compute_ns) >= 0
+    bench.assert_quiet()
+    return answers
 
 
 def check_in_time(bench: EngineBench, asked: list[Request]) -> None:

@@ -10,34 +10,14 @@ import pytest
 
 from appliance.domain.catalogue import Latency
 from appliance.domain.errors import DeadlineExceeded, ProcessorLost
-from appliance.domain.hardware import ProcessorDescription
 from appliance.domain.states import ProcessorState
-from appliance.runtime.processors.monitor import ProcessorMonitor
 from tests.fakes.clock import settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
 from tests.runtime.at_work import at_work, engine
+from tests.runtime.serving.machine import Machine
 
 HOURS_MS = 10 * 3_600_000.0
-
-
-class Probes:
-    """What the next probes find, the last of them for good; and what is remembered of them."""
-
-    def __init__(self, *reasons: str) -> None:
-        self.reasons = list(reasons)
-        self.asked = 0
-        self.passed: set[str] = set()
-
-    async def __call__(self, processor: ProcessorDescription) -> str:
-        self.asked += 1
-        return self.reasons.pop(0) if len(self.reasons) > 1 else self.reasons[0]
-
-    def has(self, fingerprint: str) -> bool:
-        return fingerprint in self.passed
-
-    def note(self, fingerprint: str, *, passed: bool) -> None:
-        (self.passed.add if passed else self.passed.discard)(fingerprint)
 
 
 def bench_on_both(npu: Cost | None = None, workers: int = 2, there_ms: float = 5) -> EngineBench:
@@ -60,56 +40,36 @@ def kind_of(bench: EngineBench) -> str:
 @story
 async def test_processor_serves_once_it_has_passed_its_probe() -> None:
     """The first kind answers meanwhile, and a restart on the same machine does not wait again."""
-    bench, probes = bench_on_both(), Probes("")
-    monitor = ProcessorMonitor(bench.clock, [bench.member], probes, probes)
-    monitor.begin()
-    async with at_work(bench):
-        await bench.infer()
-        assert (kind_of(bench), bench.member.state) == ("cpu", ProcessorState.NOT_RUN)
-        keeping = asyncio.create_task(monitor.run())
-        await settle()
-        await bench.infer()
-        assert (kind_of(bench), len(bench.other.ran)) == ("npu", 1)
-        keeping.cancel()
+    machine = Machine()
+    async with at_work(bench_on_both()) as bench:
+        with machine.keeping(bench):
+            assert (kind_of(bench), bench.member.state) == ("cpu", ProcessorState.NOT_RUN)
+            await bench.infer()
+            await settle()
+            await bench.infer()
+            assert (kind_of(bench), len(bench.other.ran)) == ("npu", 1)
     again = bench_on_both()
-    ProcessorMonitor(again.clock, [again.member], probes, probes).begin()
-    assert kind_of(again) == "npu"
-    assert probes.asked == 1
+    with machine.keeping(again):
+        assert kind_of(again) == "npu"
+    assert len(machine.probed) == 1
 
 
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [("it fell back to CPU", "it fell back to CPU"), (OSError("no room"), "it could not be probed: no room")],
+)
 @story
-async def test_processor_that_fails_its_probe_is_unfit() -> None:
+async def test_processor_that_fails_its_probe_is_unfit(found: str | OSError, reason: str) -> None:
     """With the reason; it is seldom probed again, and serves when it passes."""
-    bench, probes = bench_on_both(), Probes("it fell back to CPU", "")
-    keeping = asyncio.create_task(ProcessorMonitor(bench.clock, [bench.member], probes, probes).run())
-    await settle()
-    status = bench.member.status()
-    assert (status.state, status.reason, probes.asked) == (ProcessorState.UNFIT, "it fell back to CPU", 1)
-    await bench.pause(60_000)
-    assert probes.asked == 1
-    await bench.pause(600_000)
-    assert kind_of(bench) == "npu"
-    keeping.cancel()
-
-
-@story
-async def test_probe_that_cannot_begin_counts_as_failed() -> None:
-    """There is another one later."""
-
-    class Broken(Probes):
-        async def __call__(self, processor: ProcessorDescription) -> str:
-            if not self.asked:
-                self.asked += 1
-                raise OSError("no room")
-            return await super().__call__(processor)
-
-    bench, probes = bench_on_both(), Broken("")
-    keeping = asyncio.create_task(ProcessorMonitor(bench.clock, [bench.member], probes, probes).run())
-    await settle()
-    assert bench.member.status().reason == "it could not be probed: no room"
-    await bench.pause(610_000)
-    assert bench.member.is_serving
-    keeping.cancel()
+    bench, machine = bench_on_both(), Machine(finds=(found, ""))
+    with machine.keeping(bench, begins=False):
+        await settle()
+        status = bench.member.status()
+        assert (status.state, status.reason, len(machine.probed)) == (ProcessorState.UNFIT, reason, 1)
+        await bench.pause(60_000)
+        assert len(machine.probed) == 1
+        await bench.pause(600_000)
+        assert kind_of(bench) == "npu"
 
 
 @story
@@ -117,34 +77,32 @@ async def test_processor_lost_under_load_costs_no_answer_and_returns() -> None:
     """It goes for seven seconds in the middle of 900 requests: each gets its own answer, once. Its build leaves the
     ledger, the first kind serves, and the kind comes back by itself.
     """
-    bench, probes = bench_on_both(), Probes("it is not there", "")
+    bench, machine = bench_on_both(), Machine(finds=("it is not there", ""))
     bench.member.serve()
-    keeping = asyncio.create_task(ProcessorMonitor(bench.clock, [bench.member], probes, probes).run())
-    async with at_work(bench):
+    with machine.keeping(bench, begins=False):
+        async with at_work(bench):
 
-        async def asked(number: int) -> float:
-            await bench.pause(number * 100)
-            return float((await bench.infer(number)).outputs["y"][0])
+            async def asked(number: int) -> float:
+                await bench.pause(number * 100)
+                return float((await bench.infer(number)).outputs["y"][0])
 
-        answers = [asyncio.create_task(asked(number)) for number in range(900)]
-        await bench.pause(2002)  # in the middle of a run
-        lost_build = bench.build("v")
-        assert lost_build.endswith("@npu")
-        bench.other.is_gone = True
-        await bench.pause(1000)
-        assert (bench.member.state, kind_of(bench)) == (ProcessorState.LOST, "cpu")
-        assert lost_build not in [row["build"] for row in bench.memory.snapshot()["builds"] if row["bytes"]]
-        await bench.pause(6000)
-        bench.other.is_gone = False
-        assert [await one for one in answers] == [2.0 * number for number in range(900)]
-        assert bench.member.is_serving
-        assert probes.asked == 2
-        assert len(bench.other.ran) > 20
-        assert len(bench.processor.ran) > 20
-        await bench.infer()
-        assert kind_of(bench) == "npu"
-    keeping.cancel()
-    await bench.pause(100)
+            answers = [asyncio.create_task(asked(number)) for number in range(900)]
+            await bench.pause(2002)  # in the middle of a run
+            lost_build = bench.build("v")
+            assert lost_build.endswith("@npu")
+            bench.other.is_gone = True
+            await bench.pause(1000)
+            assert (bench.member.state, kind_of(bench)) == (ProcessorState.LOST, "cpu")
+            assert lost_build not in [row["build"] for row in bench.memory.snapshot()["builds"] if row["bytes"]]
+            await bench.pause(6000)
+            bench.other.is_gone = False
+            assert [await one for one in answers] == [2.0 * number for number in range(900)]
+            assert bench.member.is_serving
+            assert len(machine.probed) == 2
+            assert len(bench.other.ran) > 20
+            assert len(bench.processor.ran) > 20
+            await bench.infer()
+            assert kind_of(bench) == "npu"
 
 
 @story
@@ -152,27 +110,26 @@ async def test_processor_with_a_hanging_run_is_lost_until_the_run_ends() -> None
     """The run's caller is answered at the deadline. When the run should have ended long ago, its worker is free again,
     and the first kind answers the waiting requests. The kind is not asked for anything before the run has ended.
     """
-    bench, probes = bench_on_both(workers=1), Probes("")
+    bench, machine = bench_on_both(workers=1), Machine()
     bench.member.serve()
     bench.other.costs[bench.build("v")].run_ms = HOURS_MS
-    keeping = asyncio.create_task(ProcessorMonitor(bench.clock, [bench.member], probes, probes).run())
-    async with at_work(bench):
-        stands = asyncio.create_task(bench.infer(1, within_ms=1000))
-        waits = asyncio.create_task(bench.infer(3))
-        with pytest.raises(DeadlineExceeded):
-            await stands
-        assert bench.member.is_serving
-        assert (await waits).outputs["y"].tolist() == [6.0]
-        assert "a run has not ended within 1" in bench.member.reason
-        assert (await bench.infer(4)).outputs["y"].tolist() == [8.0]
-        await bench.pause(HOURS_MS / 2)
-        assert (bench.member.state, probes.asked) == (ProcessorState.LOST, 0)
-        await bench.pause(HOURS_MS / 2)
-        assert bench.member.is_serving
-        bench.other.costs[bench.build("v")].run_ms = 5
-        assert (await bench.infer(5)).outputs["y"].tolist() == [10.0]
-        assert kind_of(bench) == "npu"
-    keeping.cancel()
+    with machine.keeping(bench, begins=False):
+        async with at_work(bench):
+            stands = asyncio.create_task(bench.infer(1, within_ms=1000))
+            waits = asyncio.create_task(bench.infer(3))
+            with pytest.raises(DeadlineExceeded):
+                await stands
+            assert bench.member.is_serving
+            assert (await waits).outputs["y"].tolist() == [6.0]
+            assert "a run has not ended within 1" in bench.member.reason
+            assert (await bench.infer(4)).outputs["y"].tolist() == [8.0]
+            await bench.pause(HOURS_MS / 2)
+            assert (bench.member.state, len(machine.probed)) == (ProcessorState.LOST, 0)
+            await bench.pause(HOURS_MS / 2)
+            assert bench.member.is_serving
+            bench.other.costs[bench.build("v")].run_ms = 5
+            assert (await bench.infer(5)).outputs["y"].tolist() == [10.0]
+            assert kind_of(bench) == "npu"
 
 
 @story

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -56,6 +57,19 @@ def _by_batch(one_ms: float) -> tuple[BatchTime, ...]:
     return tuple(BatchTime(batch, factor * one_ms) for batch, factor in ((1, 1.0), (2, 1.2), (4, 1.4)))
 
 
+async def busied(bench: EngineBench) -> asyncio.Task[Result]:
+    """A request whose first part runs; those that come now share the runs of theirs."""
+    await bench.infer()
+    first = asyncio.create_task(bench.infer(5))
+    await bench.pause(1)
+    return first
+
+
+def outputs_of(answers: Iterable[object]) -> list[float]:
+    """Of those that are answers."""
+    return [float(one.outputs["y"][0]) for one in answers if isinstance(one, Result)]
+
+
 @story
 async def test_requests_share_the_runs_of_all_parts() -> None:
     """Each is answered with its own rows, whatever it brings; runs count once."""
@@ -81,9 +95,7 @@ async def test_requests_share_the_runs_of_all_parts() -> None:
 async def test_cancelled_requests_leave_a_shared_run_of_parts_to_the_others() -> None:
     """The request whose turn it was, and one that shares its run: the others are answered."""
     async with at_work(sharing_bench()) as bench:
-        await bench.infer()
-        busy = asyncio.create_task(bench.infer(5))
-        await bench.pause(1)
+        busy = await busied(bench)
         tasks = [asyncio.create_task(bench.infer(value)) for value in (6, 7, 8, 9)]
         await busy
         await bench.pause(3)
@@ -91,7 +103,7 @@ async def test_cancelled_requests_leave_a_shared_run_of_parts_to_the_others() ->
             gone.cancel()
         answers = await asyncio.gather(*tasks, return_exceptions=True)
     assert [isinstance(one, asyncio.CancelledError) for one in answers] == [True, True, False, False]
-    assert [one.outputs["y"].tolist() for one in answers if not isinstance(one, BaseException)] == [[25.0], [28.0]]
+    assert outputs_of(answers) == [25.0, 28.0]
 
 
 @pytest.mark.parametrize("within_ms", [None, 16.0], ids=["its caller goes", "its deadline comes"])
@@ -99,9 +111,7 @@ async def test_cancelled_requests_leave_a_shared_run_of_parts_to_the_others() ->
 async def test_shared_run_of_parts_goes_on_without_its_first_request(within_ms: float | None) -> None:
     """The others that have rows in it are answered by it, with deadlines of their own, and it counts once."""
     async with at_work(sharing_bench(queue_len=3)) as bench:
-        await bench.infer()
-        busy = asyncio.create_task(bench.infer(5))
-        await bench.pause(1)
+        busy = await busied(bench)
         first = asyncio.create_task(bench.infer(6, within_ms=within_ms))
         shared = [asyncio.create_task(bench.infer(value)) for value in (7, 8)]
         await busy
@@ -114,7 +124,7 @@ async def test_shared_run_of_parts_goes_on_without_its_first_request(within_ms: 
         assert isinstance(end, asyncio.CancelledError if within_ms is None else DeadlineExceeded)
         assert not any(one.done() for one in shared)
         answers = await asyncio.gather(*shared)
-    assert [one.outputs["y"].tolist() for one in answers] == [[3.0 * value + 1] for value in (7, 8)]
+    assert outputs_of(answers) == [22.0, 25.0]
     assert sum(ran(bench)) - runs <= 3, "none of its parts has run again"
     figures = bench.telemetry.statistics["t/app", "v", "t"]
     assert {items: count for items, (count, _) in figures.runs.items()} == {1: 2, 3: 1}
@@ -133,9 +143,7 @@ async def test_shared_run_of_parts_cancelled_at_its_begin_answers_the_others() -
         return begin(self, *about)
 
     async with at_work(bench):
-        await bench.infer()
-        busy = asyncio.create_task(bench.infer(5))
-        await bench.pause(1)
+        busy = await busied(bench)
         first, *others = tasks = [asyncio.create_task(bench.infer(value)) for value in (6, 7, 8)]
         hosts.append(first)
         with pytest.MonkeyPatch.context() as patch:
@@ -146,7 +154,7 @@ async def test_shared_run_of_parts_cancelled_at_its_begin_answers_the_others() -
         await bench.pause(200)
         assert all(one.done() for one in tasks)
         assert first.cancelled()
-        assert [one.result().outputs["y"].tolist() for one in others] == [[3.0 * value + 1] for value in (7, 8)]
+        assert outputs_of(one.result() for one in others) == [22.0, 25.0]
 
 
 @story
@@ -157,16 +165,14 @@ async def test_processor_lost_in_a_shared_run_of_parts_teaches_no_wrong_time() -
         assert parts is not None
         times = parts.times[0, 1]
         assert times is not None
-        await bench.infer()
-        busy = asyncio.create_task(bench.infer(5))
-        await bench.pause(1)
+        busy = await busied(bench)
         tasks = [asyncio.create_task(bench.infer(value)) for value in (6, 7, 8, 9)]
         await busy
         await bench.pause(1)
         before_ns = times.usual.expected_ns(1, 1, bench.clock.now_ns())
         bench.other.is_gone = True
         answers = await asyncio.gather(*tasks)
-        assert [one.outputs["y"].tolist() for one in answers] == [[19.0], [22.0], [25.0], [28.0]]
+        assert outputs_of(answers) == [19.0, 22.0, 25.0, 28.0]
         took = {part.number: (part.kind, ms(part.took_ns)) for part in answers[0].parts}
         assert took[1] == ("cpu", 1.4)
         assert times.usual.expected_ns(1, 1, bench.clock.now_ns()) == before_ns
@@ -183,13 +189,11 @@ async def test_failing_row_of_a_shared_run_of_parts_fails_alone() -> None:
 
     async with at_work(sharing_bench()) as bench:
         bench.processor.model = bench.other.model = model
-        await bench.infer()
-        busy = asyncio.create_task(bench.infer(5))
-        await bench.pause(1)
+        busy = await busied(bench)
         answers = await asyncio.gather(*(bench.infer(value) for value in (6, 7, 8, 9)), return_exceptions=True)
         await busy
     assert [type(one) for one in answers] == [Result, RunFailed, Result, Result]
-    assert [one.outputs["y"].tolist() for one in answers if isinstance(one, Result)] == [[19.0], [25.0], [28.0]]
+    assert outputs_of(answers) == [19.0, 25.0, 28.0]
 
 
 @pytest.mark.parametrize("seed", range(12))
