@@ -60,30 +60,22 @@ async def test_warm_pin_counts_as_use_of_its_build() -> None:
 
 
 @story
-async def test_unload_gives_memory_back() -> None:
-    """After `unload` the device is empty, and the next pin loads again."""
-    bench = MemoryBench({"a": Cost(unload_ms=5)}, budget=10)
+async def test_unload_gives_memory_back_and_leaves_no_record() -> None:
+    """Once, however often it is asked for; also of a build that failed, or was never there."""
+    bench = MemoryBench({"a": Cost(unload_ms=5), "b": Cost(failures=[ValueError()])}, budget=10)
     await bench.use("a")
-    await bench.memory.unload("a")
-    assert bench.processor.memory == {}
-    assert bench.memory.used_bytes == 0
+    with pytest.raises(LoadFailed):
+        await bench.use("b")
+    await asyncio.gather(*(bench.memory.unload(name) for name in ("a", "a", "b", "never seen")))
+    assert (bench.processor.memory, bench.memory.used_bytes, bench.processor.unloads["a"]) == ({}, 0, 1)
+    assert (bench.memory.build("a"), bench.memory.snapshot()["builds"]) == (None, [])
     await bench.use("a")
     assert bench.processor.loads["a"] == 2
 
 
 @story
-async def test_unload_of_an_absent_build_does_nothing() -> None:
-    bench = MemoryBench({"a": Cost()}, budget=10)
-    await bench.memory.unload("never seen")
-    await bench.use("a")
-    await bench.memory.unload("a")
-    await bench.memory.unload("a")
-    assert bench.processor.unloads["a"] == 1
-
-
-@story
 async def test_unload_waits_for_pins() -> None:
-    """A build in use drains: its user is not disturbed, a later request waits and loads it anew."""
+    """A build in use drains: its user is not disturbed, a later request waits and loads it anew, or is too late."""
     bench = MemoryBench({"a": Cost(load_ms=10, unload_ms=5)}, budget=10)
     held = await bench.pin("a")
     unloading = asyncio.create_task(bench.memory.unload("a"))
@@ -91,7 +83,8 @@ async def test_unload_waits_for_pins() -> None:
     assert held.state is ResidencyState.DRAINING
     assert bench.memory.pin_resident("a") is None
     later = asyncio.create_task(bench.use("a"))
-    await settle()
+    with pytest.raises(DeadlineExceeded):
+        await bench.use("a", deadline_ms=10)
     assert not later.done()
     assert held.handle.is_live
     bench.memory.unpin(held)
@@ -99,19 +92,6 @@ async def test_unload_waits_for_pins() -> None:
     await later
     assert bench.processor.loads["a"] == 2
     bench.assert_quiet()
-
-
-@story
-async def test_request_for_a_draining_build_is_refused_at_its_deadline() -> None:
-    bench = MemoryBench({"a": Cost()}, budget=10)
-    held = await bench.pin("a")
-    unloading = asyncio.create_task(bench.memory.unload("a"))
-    await settle()
-    with pytest.raises(DeadlineExceeded):
-        await bench.use("a", deadline_ms=10)
-    bench.memory.unpin(held)
-    await unloading
-    assert bench.memory.used_bytes == 0
 
 
 @story
@@ -140,28 +120,6 @@ async def test_pin_during_an_unload_waits_until_the_build_is_gone() -> None:
 
 
 @story
-async def test_concurrent_unloads_unload_the_build_once() -> None:
-    """Both return when the build is gone."""
-    bench = MemoryBench({"a": Cost()}, budget=10)
-    await bench.use("a")
-    await asyncio.gather(bench.memory.unload("a"), bench.memory.unload("a"))
-    assert bench.processor.unloads["a"] == 1
-
-
-@story
-async def test_unload_leaves_no_record_of_the_build() -> None:
-    """Models that come and go leave no records, failed ones included."""
-    bench = MemoryBench({"a": Cost(), "b": Cost(failures=[ValueError()])}, budget=10)
-    await bench.use("a")
-    with pytest.raises(LoadFailed):
-        await bench.use("b")
-    for build in "ab":
-        await bench.memory.unload(build)
-        assert bench.memory.build(build) is None
-    assert bench.memory.snapshot()["builds"] == []
-
-
-@story
 async def test_failed_unload_is_reported_and_frees_the_memory() -> None:
     """The device could not unload properly: the build is gone all the same, the event has the reason, and no caller
     hangs.
@@ -180,8 +138,9 @@ async def test_failed_unload_is_reported_and_frees_the_memory() -> None:
 
 @story
 async def test_new_figures_of_a_resident_build_count_at_once() -> None:
-    """A smaller size frees room for a load that waits."""
+    """A smaller size frees room for a load that waits; figures of an unknown build are ignored."""
     bench = MemoryBench({"a": Cost(10), "b": Cost(5)}, budget=10)
+    bench.memory.update_figures("unknown", 5, 5)
     held = await bench.pin("a")
     waiting = asyncio.create_task(bench.use("b"))
     await settle()
@@ -191,13 +150,6 @@ async def test_new_figures_of_a_resident_build_count_at_once() -> None:
     assert bench.resident() == ["a", "b"]
     bench.memory.unpin(held)
     bench.assert_quiet()
-
-
-@story
-async def test_figures_of_an_unknown_build_are_ignored() -> None:
-    bench = MemoryBench({}, budget=10)
-    bench.memory.update_figures("a", 5, 5)
-    assert bench.memory.snapshot()["builds"] == []
 
 
 @story
@@ -227,30 +179,22 @@ async def test_growing_figures_beside_pinned_builds_evict_later() -> None:
     assert bench.memory.used_bytes <= 10
 
 
+@pytest.mark.parametrize("deadline_ms", [None, 10], ids=["awaited", "given up"])
 @story
-async def test_growing_figures_of_a_loading_build_evict_when_it_is_loaded() -> None:
-    """Measured while it loads: the new size counts when the build is there, and others make room for it."""
+async def test_growing_figures_of_a_loading_build_evict_when_it_is_loaded(deadline_ms: float | None) -> None:
+    """Measured while it loads: the new size counts when the build is there, and the longest unused makes room for it at
+    once, though no request waits for the load any more.
+    """
     bench = MemoryBench({"a": Cost(5), "b": Cost(5, load_ms=50)}, budget=10, watched=False)
     await bench.use("a")
-    user = asyncio.create_task(bench.use("b", hold_ms=50))
+    user = asyncio.create_task(bench.use("b", 50, deadline_ms))
     await settle()
     bench.memory.update_figures("b", 9, 9)
-    await user
-    await settle()
+    await asyncio.wait([user])
+    assert isinstance(user.exception(), DeadlineExceeded if deadline_ms else type(None))
+    await bench.pause(100)
     assert bench.resident() == ["b"]
     assert bench.memory.used_bytes == 9
-
-
-@story
-async def test_growing_figures_of_an_unawaited_load_evict_at_once() -> None:
-    """The build arrives larger than it was: the longest unused makes room at once, not with the next request."""
-    bench = MemoryBench({"a": Cost(5), "b": Cost(5, load_ms=50)}, budget=10, watched=False)
-    await bench.use("a")
-    with pytest.raises(DeadlineExceeded):
-        await bench.use("b", deadline_ms=10)
-    bench.memory.update_figures("b", 9, 9)
-    await bench.clock.sleep_until_ns(bench.clock.now_ns() + 100_000_000)
-    assert bench.resident() == ["b"]
 
 
 @story
@@ -305,15 +249,6 @@ async def test_close_unloads_every_build() -> None:
         bench.memory.unpin(residency)
 
 
-@story
-async def test_second_close_does_nothing() -> None:
-    bench = MemoryBench({"a": Cost()}, budget=10)
-    await bench.use("a")
-    await bench.memory.close()
-    await bench.memory.close()
-    assert bench.processor.unloads["a"] == 1
-
-
 # -- what is shown -----------------------------------------------------------------------------------------------------
 
 
@@ -331,7 +266,7 @@ async def test_memory_snapshot_has_the_facts_of_each_build() -> None:
     """State, bytes, pins, loads and applications of each build, and the counters."""
     bench = MemoryBench({"a": Cost(10, 15, load_ms=100)}, budget=20)
     held = await bench.pin("a")
-    await bench.clock.sleep_until_ns(bench.clock.now_ns() + 7_000_000)
+    await bench.pause(7)
     shown = bench.memory.snapshot()
     assert (shown["budget_bytes"], shown["used_bytes"], shown["loads"], shown["evictions"]) == (20, 10, 1, 0)
     (build,) = shown["builds"]
