@@ -86,17 +86,6 @@ async def test_refusal_names_the_processes_that_hold_memory() -> None:
     assert "guards 31 MB; fork servers 22 MB; raise the memory budget" in str(never.value)
 
 
-@story
-async def test_planner_process_ends_when_request_needs_memory() -> None:
-    """The planner ends before the request is refused."""
-    bench = box()
-    await begin_planner(bench, 50)
-    bench.memory.set_overhead(90 * MB)
-    async with at_work(bench):
-        await bench.infer(application="t/large")
-    assert bench.memory.overheads() == {"guards": 90 * MB}
-
-
 class Guards:
     """Port `IdleProcesses`: one process, which holds builds that are awake."""
 
@@ -122,25 +111,14 @@ class Guards:
         self._bench.memory.set_overhead(0)
 
 
+@pytest.mark.parametrize(("planner_mb", "needs_mb"), [(0, 150), (50, 190)])
 @story
-async def test_guard_with_idle_builds_ends_when_request_needs_memory() -> None:
-    """A guard of 60 holds an idle build of 60 in 200: neither alone makes room for 150."""
+async def test_guard_with_idle_builds_ends_when_request_needs_memory(planner_mb: int, needs_mb: int) -> None:
+    """A guard of 60 holds an idle build of 60 in 200, and there may be a planner of 50: all of it makes room."""
     async with at_work(box()) as bench:
-        bench.add({"v": Cost(150 * MB)}, name="largest", tenant="u")
-        await bench.infer(application="t/small")
-        Guards(bench, 60, bench.build("v", "t/small"))
-        await bench.infer(application="u/largest", tenant="u")
-    assert bench.memory.resident_set() == [bench.build("v", "u/largest")]
-    assert bench.memory.overheads() == {}
-
-
-@story
-async def test_guard_with_idle_builds_and_planner_end_when_request_needs_memory() -> None:
-    """A planner of 50, and a guard of 60 that holds an idle build of 60, in 200: all of it makes room for 190."""
-    bench = box()
-    bench.add({"v": Cost(190 * MB)}, name="largest", tenant="u")
-    await begin_planner(bench, 50)
-    async with at_work(bench):
+        bench.add({"v": Cost(needs_mb * MB)}, name="largest", tenant="u")
+        if planner_mb:
+            await begin_planner(bench, planner_mb)
         await bench.infer(application="t/small")
         Guards(bench, 60, bench.build("v", "t/small"))
         await bench.infer(application="u/largest", tenant="u")

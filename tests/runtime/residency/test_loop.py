@@ -239,20 +239,6 @@ async def test_residency_look_at_many_applications_begins_with_separate_step(cou
 
 
 @story
-async def test_wishes_of_planners_for_application_are_kept_apart() -> None:
-    """A planner's wish for an application does not take away that of another planner."""
-    bench = engine({"large": Cost(resident_bytes=40), "small": Cost(resident_bytes=10)}, 100)
-    one, two = Wish("large", 10**12, 2), Wish("small", 10**12, 1)
-    bench.core.residency.wish("t/app", (one,))
-    bench.core.residency.wish("t/app", (two,), "pipelines")
-    assert bench.wishes() == {("large", 2), ("small", 1)}
-    bench.core.residency.wish("t/app", ())
-    assert bench.wishes() == {("small", 1)}
-    bench.core.residency.wish("t/app", (), "pipelines")
-    assert bench.wishes() == set()
-
-
-@story
 async def test_wishes_of_removed_application_leave_residency_loop() -> None:
     """Whether or not the planner takes them back: names come and go, and a new one of the name has other wishes."""
     async with at_work(EngineBench(budget=100), residency=True) as bench:

@@ -31,15 +31,17 @@ NEAR_V13 = ("v12", "v14", "v11", "v15", "v10")
 
 def bench_of(budget: int) -> EngineBench:
     """With one application of all sizes."""
-    bench = engine(SIZES, budget)
-    return bench
+    return engine(SIZES, budget)
+
+
+def used(*names: str, near: tuple[str, ...] = ()) -> tuple[Wish, ...]:
+    """Sessions use these variants, and may switch to those, the nearest first."""
+    wishes = [Wish(name, NEVER_NS, IN_USE) for name in names]
+    return *wishes, *(Wish(name, NEVER_NS, 0, distance) for distance, name in enumerate(near, 1))
 
 
 def use(bench: EngineBench, *names: str, near: tuple[str, ...] = (), application: str = "t/app") -> None:
-    """Sessions use these variants, and may switch to those, the nearest first."""
-    wishes = [Wish(name, NEVER_NS, IN_USE) for name in names]
-    wishes += [Wish(name, NEVER_NS, 0, distance) for distance, name in enumerate(near, 1)]
-    bench.core.residency.wish(application, tuple(wishes))
+    bench.core.residency.wish(application, used(*names, near=near))
 
 
 def there(bench: EngineBench, application: str = "t/app") -> set[str]:
@@ -56,16 +58,37 @@ async def in_use(bench: EngineBench, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("budget", "expected"), [(34, {"v13", "v12"}), (35, {"v13", "v12", "v10"}), (50, {"v13", "v12", "v14", "v11"})]
+    ("budget", "loaded", "wishes", "expected", "loads"),
+    [
+        (34, ("v13",), used("v13", near=NEAR_V13), {"v13", "v12"}, 2),
+        (35, ("v13",), used("v13", near=NEAR_V13), {"v13", "v12", "v10"}, 3),
+        (50, ("v13",), used("v13", near=NEAR_V13), {"v13", "v12", "v14", "v11"}, 4),
+        (45, (), used("v14", "v11"), {"v14", "v11"}, 2),
+        (45, ("v11", "v10"), used("v11", "v14"), {"v14", "v11", "v10"}, 3),
+        (20, ("v11",), used("v11", "v14"), {"v11"}, 1),
+        (20, ("v11",), (Wish("v11", NEVER_NS, IN_USE - 1), Wish("v14", NEVER_NS, IN_USE)), {"v14"}, 2),
+    ],
+    ids=[
+        "room for one, the nearest",
+        "for another one that is smaller",
+        "for three",
+        "two sessions: both, and no better one",
+        "the better one is loaded beside the other",
+        "no room for both: what is there stays",
+        "one is held until the other comes",
+    ],
 )
 @story
-async def test_neighbours_are_loaded_while_memory_is_free(budget: int, expected: set[str]) -> None:
-    """The nearest first, one at a time."""
+async def test_variants_in_memory_are_those_in_use_and_their_neighbours(
+    budget: int, loaded: tuple[str, ...], wishes: tuple[Wish, ...], expected: set[str], loads: int
+) -> None:
     async with at_work(bench_of(budget), residency=True) as bench:
-        await in_use(bench, "v13")
-        use(bench, "v13", near=NEAR_V13)
-        await bench.pause(5_000)
-        assert there(bench) == expected
+        for name in loaded:
+            await in_use(bench, name)
+        bench.core.residency.wish("t/app", wishes)
+        for pause_ms in (5_000, 60_000):
+            await bench.pause(pause_ms)
+            assert (there(bench), bench.memory.loads) == (expected, loads)
 
 
 @story
@@ -120,47 +143,20 @@ async def test_neighbours_leave_for_request_of_another_application() -> None:
 @story
 async def test_neighbours_take_no_memory_of_other_applications() -> None:
     """Neither what is in memory, nor the room for the smallest variant of an application that has none there."""
-    async with at_work(bench_of(60)) as bench:
-        bench.add({"v": Cost(20)}, name="idle")
-        bench.add({"large": Cost(30), "small": Cost(9)}, name="absent")
-        idle = bench.catalogue.application("t/idle")
-        assert idle is not None
-        await bench.availability.load(idle)
-        await in_use(bench, "v13")
-        held = [await bench.memory.pin(bench.build("v", "t/idle"), 20, 20, None)]
-        bench.memory.unpin(held[0])
-    bench.core.arbiter.go_without(bench.build("large", "t/absent"))
-    bench.core.arbiter.go_without(bench.build("small", "t/absent"))
+    bench = bench_of(60)
+    idle = bench.add({"v": Cost(20)}, name="idle")
+    bench.add({"large": Cost(30), "small": Cost(9)}, name="absent")
+    await bench.availability.load(idle)
+    await in_use(bench, "v13")
+    bench.memory.unpin(await bench.memory.pin(bench.build("v", "t/idle"), 20, 20, None))
+    for name in ("large", "small"):
+        bench.core.arbiter.go_without(bench.build(name, "t/absent"))
     async with at_work(bench, residency=True):
         use(bench, "v13", near=NEAR_V13)
         await bench.pause(5_000)
         assert there(bench, "t/idle") == {"v"}
         assert there(bench) == {"v12", "v13"}
         assert bench.memory.budget_bytes - bench.memory.used_bytes >= 9
-
-
-@story
-async def test_variants_in_use_by_two_sessions_are_both_kept() -> None:
-    """The more accurate one is no substitute for the other; a better one that no session uses is not loaded."""
-    async with at_work(bench_of(45), residency=True) as bench:
-        use(bench, "v14", "v11")
-        await bench.pause(5_000)
-        assert there(bench) == {"v14", "v11"}
-        await bench.pause(60_000)
-        assert there(bench) == {"v14", "v11"}
-        assert bench.memory.loads == 2
-
-
-@story
-async def test_variant_in_use_stays_when_better_variant_is_loaded() -> None:
-    """The application's other variants leave then, but for those that planners use."""
-    async with at_work(bench_of(45), residency=True) as bench:
-        await in_use(bench, "v11")
-        await in_use(bench, "v10")
-        use(bench, "v11", "v14")
-        await bench.pause(5_000)
-        assert there(bench) >= {"v14", "v11"}
-        assert bench.memory.loads == 3
 
 
 @story
@@ -274,25 +270,6 @@ async def test_build_unloaded_before_wish_is_no_neighbour() -> None:
     await bench.pause(1_000)
     use(bench, "v13", near=("v12",))
     assert bench.core.arbiter.beside.neighbours == set()
-
-
-@story
-async def test_variant_in_use_does_not_leave_for_better_variant_in_use() -> None:
-    """A plan goes on with both, and there is room for one: the resident one stays."""
-    async with at_work(bench_of(20), residency=True) as bench:
-        await in_use(bench, "v11")
-        use(bench, "v11", "v14")
-        await bench.pause(5_000)
-        assert there(bench) == {"v11"}
-
-
-@story
-async def test_variant_held_until_another_comes_leaves_for_that_variant() -> None:
-    async with at_work(bench_of(20), residency=True) as bench:
-        await in_use(bench, "v11")
-        bench.core.residency.wish("t/app", (Wish("v11", NEVER_NS, IN_USE - 1), Wish("v14", NEVER_NS, IN_USE)))
-        await bench.pause(5_000)
-        assert there(bench) == {"v14"}
 
 
 @story

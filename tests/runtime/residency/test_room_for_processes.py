@@ -3,7 +3,7 @@ end before models leave.
 """
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
 import pytest
 
@@ -11,7 +11,6 @@ from appliance.domain.catalogue import Quota
 from appliance.domain.errors import CeilingReached, OutOfMemory
 from appliance.domain.overhead import FORK_SERVERS, GUARDS
 from appliance.policies.residency import DEFAULT, EVICTION_POLICIES
-from appliance.policies.residency.base import ResidencyPlan
 from appliance.runtime.ports import Occupied
 from tests.fakes.clock import story
 from tests.fakes.engine import EngineBench
@@ -250,65 +249,41 @@ async def test_request_that_only_fork_server_stands_in_way_of_can_fit() -> None:
 # -- processes that can be done without --------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("begin", "models", "variants", "left", "evictions"),
+    [
+        (begin_planner, [{"v": 40}, {"v": 40}, {"v": 40}], ["v", "v", "v"], {}, 0),
+        (begin_planner, [{"fp32": 50, "int8": 15}, {"fp32": 80}], ["fp32", "fp32"], {}, 0),
+        (begin_guard, [{"v": 40}, {"v": 40}, {"v": 40}], ["v", "v", "v"], {FORK_SERVERS: 10}, 0),
+        (begin_planner, [{"v": 60}, {"v": 100}], [None, "v"], {"planner processes": 30}, 1),
+    ],
+    ids=[
+        "a planner, lest a model leaves",
+        "a planner, lest a model shrinks",
+        "a guard, not its fork server, whose end would spare no further model",
+        "not a planner whose end would spare no model",
+    ],
+)
 @story
-async def test_idle_planner_process_ends_before_models_leave_for_request() -> None:
-    """Two models of 40 and a planner of 30 in 130: the planner makes room for a third model."""
-    bench = box(130)
-    for name in "abc":
-        bench.add({"v": Cost(40)}, name=name)
-    async with at_work(bench, residency=True):
-        await begin_planner(bench)
-        for name in "ab":
-            await bench.infer(application=f"t/{name}")
-            await bench.pause(3000)
-        told = len(bench.decisions.told)
-        await bench.infer(application="t/c")
-        assert resident(bench) == {"t/a": "v", "t/b": "v", "t/c": "v"}
-        plans = [facts["plan"] for _, facts in bench.decisions.told[told:] if isinstance(facts["plan"], ResidencyPlan)]
-        assert not [change for plan in plans for change in plan.changes if change.after is None]
-    assert bench.memory.overheads() == {}
-
-
-@story
-async def test_idle_planner_process_ends_before_models_shrink_for_request() -> None:
-    """A model of 50 with a smaller variant and a planner of 30 in 130: the planner makes room for a model of 80."""
-    async with at_work(box(130), residency=True) as bench:
-        bench.add({"fp32": Cost(50), "int8": Cost(15)}, name="a")
-        bench.add({"fp32": Cost(80)}, name="b")
-        await begin_planner(bench)
-        await bench.infer(application="t/a")
-        await bench.infer(application="t/b")
-        assert resident(bench) == {"t/a": "fp32", "t/b": "fp32"}
-    assert bench.memory.overheads() == {}
-
-
-@story
-async def test_idle_guard_ends_before_models_leave_for_request() -> None:
-    """The fork server, whose end would spare no further model, stays."""
+async def test_idle_process_of_thirty_ends_for_request_if_that_spares_models(
+    begin: Callable[[EngineBench], Awaitable[None]],
+    models: list[dict[str, int]],
+    variants: list[str | None],
+    left: dict[str, int],
+    evictions: int,
+) -> None:
+    """In 130."""
+    names = [f"t/{name}" for name, _ in zip("abc", models, strict=False)]
     bench = box(130, server_bytes=10)
     IdleGuards(bench)
-    for name in "abc":
-        bench.add({"v": Cost(40)}, name=name)
+    for name, sizes in zip(names, models, strict=True):
+        bench.add({variant: Cost(size) for variant, size in sizes.items()}, name=name[2:])
     async with at_work(bench, residency=True):
-        await begin_guard(bench)
-        for name in "ab":
-            await bench.infer(application=f"t/{name}")
-        await bench.infer(application="t/c")
-        assert resident(bench) == {"t/a": "v", "t/b": "v", "t/c": "v"}
-    assert bench.memory.overheads() == {FORK_SERVERS: 10}
-
-
-@story
-async def test_idle_planner_process_whose_end_spares_no_model_stays() -> None:
-    """A model of 60 leaves for one of 100 with or without the planner of 30."""
-    async with at_work(box(130), residency=True) as bench:
-        bench.add({"v": Cost(60)}, name="a")
-        bench.add({"v": Cost(100)}, name="b")
-        await bench.infer(application="t/a")
-        await begin_planner(bench)
-        await bench.infer(application="t/b")
-        assert resident(bench) == {"t/a": None, "t/b": "v"}
-    assert bench.memory.overheads() == {"planner processes": 30}
+        await begin(bench)
+        for name in names:
+            await bench.infer(application=name)
+        assert resident(bench) == dict(zip(names, variants, strict=True))
+    assert (bench.memory.overheads(), bench.memory.evictions) == (left, evictions)
 
 
 @story
