@@ -174,9 +174,10 @@ async def test_hanging_run_is_noticed_while_other_runs_of_its_build_go_on() -> N
 @story
 async def test_hanging_load_makes_its_processor_lost() -> None:
     """Requests that wait for it are answered by the first kind; what comes of it later is dropped."""
-    async with at_work(bench_on_both(Cost(load_ms=400_000, run_ms=5))) as bench:
-        bench.member.serve()
-        build = bench.build("v")
+    bench = bench_on_both(Cost(load_ms=400_000, run_ms=5))
+    bench.member.serve()
+    build = bench.build("v")
+    async with at_work(bench):
         answers = await asyncio.gather(*(bench.infer(x, within_ms=HOURS_MS) for x in range(3)))
         assert [answer.outputs["y"].tolist() for answer in answers] == [[0.0], [2.0], [4.0]]
         assert bench.member.reason == "a load has not ended within 300 s"

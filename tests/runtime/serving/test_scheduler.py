@@ -32,22 +32,21 @@ def ran(bench: EngineBench) -> list[int]:
     return [len(one.ran) for one in (bench.processor, *bench.twins)]
 
 
+@pytest.mark.parametrize(
+    ("twin", "count", "takes_ms", "runs"), [((1, 1.0, 1.0), 2, 10, [1, 1]), (LITTLE, 4, 30, [3, 1])]
+)
 @story
-async def test_groups_run_two_requests_at_the_same_time() -> None:
-    """Two requests at once on two equal groups take as long as one."""
-    async with at_work(bench_of((1, 1.0, 1.0))) as bench:
+async def test_groups_run_requests_at_the_same_time(
+    twin: tuple[int, float, float], count: int, takes_ms: int, runs: list[int]
+) -> None:
+    """Two requests at once on two equal groups take as long as one. Of four a slow core has the one that it finishes no
+    later than the quick one would.
+    """
+    async with at_work(bench_of(twin)) as bench:
         await bench.infer()
-        assert await took_ms(bench, bench.infer(), bench.infer()) == 10
-        assert sorted(ran(bench)) == [1, 2]
-
-
-@story
-async def test_slow_core_takes_a_request_that_ends_no_later_there() -> None:
-    """Of five requests at once the slow core has the one that it finishes no later than the quick one would."""
-    async with at_work(bench_of()) as bench:
-        await bench.infer()
-        assert await took_ms(bench, *(bench.infer() for _ in range(4))) == 30
-        assert ran(bench) == [4, 1]
+        before = ran(bench)
+        assert await took_ms(bench, *(bench.infer() for _ in range(count))) == takes_ms
+        assert [after - was for was, after in zip(before, ran(bench), strict=True)] == runs
 
 
 @story
@@ -239,26 +238,18 @@ async def test_models_fixed_to_a_processor_wait_for_it() -> None:
 
 @story
 async def test_dispatch_decisions_are_sampled_and_replayable() -> None:
-    """One a second, whole; `appliance plan` answers alike."""
-    async with at_work(bench_of()) as bench:
-        await bench.infer()
-        for _ in range(3):
-            await asyncio.gather(*(bench.infer() for _ in range(6)))
-            await bench.pause(1000)
-    assert 3 <= len(replayed(bench)) <= 5
-
-
-@story
-async def test_dispatch_decisions_hide_the_request_counts_of_other_tenants() -> None:
-    """Jobs are named by their places in what is decided."""
+    """One a second, whole. Jobs are named by their places, for how many there were is no tenant's business."""
     async with at_work(bench_of()) as bench:
         for _ in range(20):
             await bench.infer()
-        await bench.pause(1000)
-        bench.decisions.told.clear()
-        await asyncio.gather(*(bench.infer() for _ in range(6)))
-    problem: Any = next(facts["problem"] for kind, facts in bench.decisions.told if kind == "dispatch")
-    assert [job.name for job in problem.jobs] == [f"{at:02}" for at in range(1, len(problem.jobs) + 1)]
+        for _ in range(3):
+            await bench.pause(1000)
+            await asyncio.gather(*(bench.infer() for _ in range(6)))
+    assert 3 <= len(replayed(bench)) <= 5
+    for kind, facts in bench.decisions.told:
+        if kind == "dispatch":
+            problem: Any = facts["problem"]
+            assert [job.name for job in problem.jobs] == [f"{at:02}" for at in range(1, len(problem.jobs) + 1)]
 
 
 @story
