@@ -30,3 +30,16 @@ async def took_ms(bench: EngineBench, *calls: Awaitable[Any]) -> float:
     start_ns = bench.clock.now_ns()
     await asyncio.gather(*calls)
     return ms(bench.clock.now_ns() - start_ns)
+
+
+@asynccontextmanager
+async def warm(bench: EngineBench) -> AsyncIterator[EngineBench]:
+    """A bench at work that has answered a request of `t/app`: its network is in memory."""
+    async with at_work(bench):
+        await bench.infer()
+        yield bench
+
+
+def ran(bench: EngineBench) -> list[int]:
+    """Runs of each processor of the first kind."""
+    return [len(one.ran) for one in (bench.processor, *bench.twins)]

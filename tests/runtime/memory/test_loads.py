@@ -148,30 +148,20 @@ async def test_load_ahead_of_time_that_finds_no_room_is_skipped() -> None:
 
 @story
 async def test_load_waits_until_the_pinned_build_in_its_way_is_free() -> None:
-    """All is in use: the load goes on when the last pin goes."""
-    bench = MemoryBench({n: Cost(10, load_ms=10, unload_ms=5) for n in "ab"}, budget=10)
-    held = await bench.pin("a")
-    newcomer = asyncio.create_task(bench.use("b"))
-    await settle()
-    assert not newcomer.done()
-    assert bench.memory.is_resident("a")
-    start_ns = bench.clock.now_ns()
-    bench.memory.unpin(held)
-    await newcomer
-    assert bench.elapsed_ms(start_ns) == pytest.approx(15, abs=0.01)
-    assert bench.resident() == ["b"]
-
-
-@story
-async def test_load_that_waits_for_pins_ends_after_its_limit() -> None:
-    """No pin goes: after `wait_ms_max` the load is out of memory, and the pinned build is not disturbed."""
-    bench = MemoryBench({n: Cost(10) for n in "ab"}, budget=10, wait_ms_max=1000)
+    """All is in use: the load goes on when the last pin goes, or is out of memory after `wait_ms_max`."""
+    bench = MemoryBench({n: Cost(10, load_ms=10, unload_ms=5) for n in "ab"}, budget=10, wait_ms_max=1000)
     held = await bench.pin("a")
     start_ns = bench.clock.now_ns()
     with pytest.raises(OutOfMemory):
         await bench.use("b")
     assert bench.elapsed_ms(start_ns) == pytest.approx(1000, abs=1)
+    newcomer = asyncio.create_task(bench.use("b"))
+    await settle()
+    assert not newcomer.done()
+    assert bench.memory.is_resident("a")
     bench.memory.unpin(held)
+    assert await bench.took_ms(newcomer) == 15
+    assert bench.resident() == ["b"]
     bench.assert_quiet()
 
 
@@ -339,55 +329,25 @@ class Replaces(Boundless):
         return RoomPlan(("a", "b"), 26, True, "both are replaced", coming)
 
 
+@pytest.mark.parametrize("failures", [[], [ValueError("odd")]], ids=["all well", "the first fails"])
 @story
-async def test_replacements_load_in_turn_where_their_peaks_do_not_fit_at_once() -> None:
+async def test_replacements_load_in_turn_where_their_peaks_do_not_fit_at_once(failures: list[Exception]) -> None:
     """36 hold 2 × 13; for a build that needs 29 both give way to builds that take 3 and need 14 while they load: both
-    come, then the new build, and no application is left with nothing.
+    come, then the new build, and no application is left with nothing. One that fails holds up no other.
     """
-    bench = MemoryBench(
-        {
-            **{name: Cost(13) for name in "ab"},
-            **{f"{name}-small": Cost(3, 14, load_ms=10) for name in "ab"},
-            "new": Cost(17, 29, load_ms=50),
-        },
-        budget=36,
-        arbiter=Replaces(),
-    )
+    costs = {
+        "a": Cost(13),
+        "b": Cost(13),
+        "a-small": Cost(3, 14, load_ms=10, failures=failures.copy()),
+        "b-small": Cost(3, 14, load_ms=10),
+        "new": Cost(17, 29, load_ms=50),
+    }
+    bench = MemoryBench(costs, budget=36, arbiter=Replaces())
     await bench.use("a")
     await bench.use("b")
-    assert await bench.took_ms(bench.use("new")) == 5 + 10 + 50, "2 × 14 fit at once, 2 × 14 + 29 do not"
-    assert bench.resident() == ["a-small", "b-small", "new"]
-    bench.assert_quiet()
-
-
-@story
-async def test_replacement_that_fails_in_its_turn_holds_up_no_other_load() -> None:
-    bench = MemoryBench(
-        {
-            **{name: Cost(13) for name in "ab"},
-            "a-small": Cost(3, 14, load_ms=10, failures=[ValueError("odd")]),
-            "b-small": Cost(3, 14, load_ms=10),
-            "new": Cost(17, 29, load_ms=50),
-        },
-        budget=36,
-        arbiter=Replaces(),
-    )
-    await bench.use("a")
-    await bench.use("b")
-    await bench.use("new")
-    assert bench.resident() == ["b-small", "new"]
-    bench.assert_quiet()
-
-
-@story
-async def test_used_bytes_never_count_a_promise() -> None:
-    """While a load waits for a slow unload, what is shown as used stays within the budget."""
-    bench = MemoryBench({n: Cost(10, unload_ms=50) for n in "ab"}, budget=10)
-    await bench.use("a")
-    newcomer = asyncio.create_task(bench.use("b"))
-    await settle()
-    assert (bench.memory.build("a"), bench.memory.used_bytes) == (bench.memory.build("a"), 10)
-    await newcomer
+    took_ms = await bench.took_ms(bench.use("new"))
+    assert bench.resident() == [*([] if failures else ["a-small"]), "b-small", "new"]
+    assert failures or took_ms == 5 + 10 + 50, "2 × 14 fit at once, 2 × 14 + 29 do not"
     bench.assert_quiet()
 
 

@@ -48,6 +48,7 @@ class MemoryMachine(RuleBasedStateMachine):
         asyncio.set_event_loop(self.loop)
         self.held: list[tuple[asyncio.Task[None], asyncio.Event]] = []
         self.tasks: list[asyncio.Task[None]] = []
+        self.is_closed = False
 
     @initialize(
         sizes=st.lists(st.integers(5, 60), min_size=5, max_size=5),
@@ -85,6 +86,7 @@ class MemoryMachine(RuleBasedStateMachine):
                 assert build.handle is None or build.handle.is_live
                 assert build.handle is None or not build.handle.is_asleep
                 await leave.wait()
+                assert self.is_closed or (build.handle.is_live and not build.handle.is_asleep)
             finally:
                 self.bench.memory.unpin(build)
 
@@ -178,6 +180,7 @@ class MemoryMachine(RuleBasedStateMachine):
 
         async def end() -> None:
             if self.ends_early:
+                self.is_closed = True
                 await self.bench.memory.close()
             for task, leave in self.held:
                 leave.set()

@@ -129,39 +129,30 @@ async def test_concurrent_requests_join_one_wake() -> None:
 
 
 @story
-async def test_request_for_a_build_on_its_way_to_sleep_waits_and_wakes_it() -> None:
-    """The pages are not taken from under a run."""
-    bench = bench_of("a")
-    await bench.use("a")
-    bench.memory.release("a")
-    await settle()
-    build = bench.memory.build("a")
-    assert build is not None
-    assert build.state is ResidencyState.UNLOADING
-    await bench.use("a", hold_ms=5)
-    assert bench.processor.wakes["a"] == 1
-    bench.assert_quiet()
-
-
-@story
-async def test_pinned_build_sleeps_once_its_last_pin_is_gone() -> None:
-    """As an unload: it drains first."""
+async def test_build_on_its_way_to_sleep_is_woken_for_a_request() -> None:
+    """Pages are not taken from under a run: a pinned build drains first, and a request for one that leaves waits."""
     bench = bench_of("a")
     held = await bench.pin("a")
     bench.memory.release("a")
     assert held.state is ResidencyState.DRAINING
     bench.memory.unpin(held)
-    await bench.pause(1000)
-    assert bench.states() == {"a": "asleep"}
+    await settle()
+    assert held.state is ResidencyState.UNLOADING
+    await bench.use("a", hold_ms=5)
+    assert bench.processor.wakes["a"] == 1
+    bench.assert_quiet()
 
 
+@pytest.mark.parametrize(
+    ("cost", "share"),
+    [(Cost(40), 0.25), (Cost(40, asleep_bytes=40), 0.25), (SLEEPER, 0.03), (SLEEPER, 0.0)],
+    ids=["its kind cannot sleep, or was not measured", "it keeps all", "it keeps more than the share", "no share"],
+)
 @story
-async def test_build_of_a_kind_that_cannot_sleep_is_unloaded() -> None:
-    """Nothing is kept. So is a build of which it is not measured what it keeps, and one that keeps all."""
-    for cost in (Cost(40), Cost(40, asleep_bytes=40)):
-        bench = bench_of("a", cost)
-        await bench.put_to_sleep("a")
-        assert (bench.processor.memory, bench.processor.sleeps["a"]) == ({}, 0)
+async def test_build_that_may_not_sleep_is_unloaded(cost: Cost, share: float) -> None:
+    bench = bench_of("a", cost, share=share)
+    await bench.put_to_sleep("a")
+    assert (bench.states(), bench.processor.memory, bench.processor.sleeps["a"]) == ({}, {}, 0)
 
 
 # -- the share ---------------------------------------------------------------------------------------------------------
@@ -175,16 +166,6 @@ async def test_sleeping_build_asked_for_longest_ago_is_unloaded() -> None:
     assert bench.states() == {"c": "asleep", "d": "asleep"}
     assert bench.memory.snapshot()["asleep_bytes"] == 12
     bench.assert_quiet()
-
-
-@story
-async def test_build_larger_asleep_than_the_share_is_unloaded() -> None:
-    """So is every build where the share is nothing."""
-    for share in (0.03, 0.0):
-        bench = bench_of("a", share=share)
-        await bench.put_to_sleep("a")
-        assert bench.states() == {}
-        assert bench.processor.memory == {}
 
 
 @story
@@ -308,14 +289,3 @@ async def test_build_whose_wake_fails_is_unloaded() -> None:
     await bench.use("a")
     assert bench.processor.loads["a"] == 2
     bench.assert_quiet()
-
-
-@story
-async def test_close_unloads_builds_in_any_state_of_sleep() -> None:
-    bench = bench_of("abc")
-    for name in "abc":
-        await bench.use(name)
-    bench.memory.release("c")
-    await settle()
-    await bench.memory.close()
-    assert (bench.processor.memory, bench.memory.used_bytes) == ({}, 0)

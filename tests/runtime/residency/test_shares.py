@@ -36,19 +36,14 @@ def there(builds: dict[str, str], *names: str) -> list[ResidentBuild]:
 
 @story
 async def test_tenant_share_takes_lower_ceiling_and_caps_guarantee() -> None:
-    """A share of the budget counts as bytes of it; tenants without a share are no share, but they hold something."""
+    """A share of the budget counts as bytes of it; tenants without a share are no share, but they hold something. A
+    quota counts as soon as the catalogue has it; a tenant that goes has no share.
+    """
     quota = Quota(memory_guarantee_bytes=60, memory_ceiling_bytes=80, memory_share=0.5)
-    shares, builds, _ = shares_of(a=quota, b=Quota())
+    shares, builds, bench = shares_of(a=quota, b=Quota())
     assert shares.all() == (TenantShare("a", 50, 50),)
     assert shares.holdings(there(builds, "a1", "b1", "b2")) == [Holding("a", 10, 50, 50), Holding("b", 20, 0, None)]
     assert shares.less(there(builds, "a1", "b1")) == (TenantShare("a", 40, 40),)
-
-
-@story
-async def test_changed_quota_takes_effect_on_tenant_share_at_once() -> None:
-    """As soon as the catalogue has it; a tenant that goes has no share."""
-    shares, _, bench = shares_of(a=Quota())
-    assert shares.all() == ()
     bench.catalogue.put_tenant(Tenant("a", Quota(memory_ceiling_bytes=5)))
     assert shares.all() == (TenantShare("a", 0, 5),)
     bench.catalogue.remove_tenant("a")

@@ -11,7 +11,7 @@ from appliance.domain.request import Result
 from tests.fakes.clock import settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
-from tests.runtime.at_work import at_work, engine, took_ms
+from tests.runtime.at_work import at_work, engine, took_ms, warm
 from tests.runtime.serving.two_kinds import CPU_MS, NPU_MS, bench_of, measured
 
 
@@ -38,8 +38,7 @@ async def test_runs_of_a_build_go_one_by_one_where_concurrency_gains_nothing(sev
     """Two runs at once take 25 ms each, one alone 10: on two workers the second waits, and both are done sooner in the
     mean.
     """
-    async with at_work(one_by_one(several_ms)) as bench:
-        await bench.infer()
+    async with warm(one_by_one(several_ms)) as bench:
         tasks = [asyncio.create_task(bench.infer()) for _ in range(4)]
         seen = set()
         while not all(task.done() for task in tasks):
@@ -75,8 +74,7 @@ async def test_run_of_a_cancelled_request_is_still_waited_for() -> None:
     """The run goes on, and the request that waits for it begins after it; a request that is cancelled while it waits
     leaves nothing.
     """
-    async with at_work(one_by_one()) as bench:
-        await bench.infer()
+    async with warm(one_by_one()) as bench:
         first = asyncio.create_task(bench.infer())
         await settle()
         waiting, last = (asyncio.create_task(bench.infer()) for _ in range(2))
@@ -112,8 +110,7 @@ async def test_overrunning_run_leaves_what_idles_to_waiting_requests(twins: list
     """The run should have ended after 10 ms: a request that waits for it begins elsewhere when it is done sooner there,
     though no request comes and no run ends meanwhile.
     """
-    async with at_work(one_by_one(twins=twins)) as bench:
-        await bench.infer()
+    async with warm(one_by_one(twins=twins)) as bench:
         first = await overrunning(bench)
         assert await took_ms(bench, bench.infer()) < 100
         await first
@@ -142,8 +139,7 @@ async def test_long_run_keeps_no_short_run_of_its_build_waiting() -> None:
     bench.add({"v": Cost(run_ms=10, load_ms=0)}, shared=True)
     bench.catalogue.put_tenant(Tenant("u"))
     measured(bench, 25.0)
-    async with at_work(bench):
-        await bench.infer()
+    async with warm(bench):
         first = await overrunning(bench)
         (under_way,) = bench.queue.under_way
         under_way.holds_ns = 2000 * NS_PER_MS  # as of free sizes is known before

@@ -23,7 +23,7 @@ from appliance.domain.request import Result, Tensors
 from tests.fakes.clock import ms, settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
-from tests.runtime.at_work import at_work, engine, took_ms
+from tests.runtime.at_work import at_work, engine, took_ms, warm
 
 # -- the way -----------------------------------------------------------------------------------------------------------
 
@@ -135,8 +135,7 @@ async def test_bad_tensors_are_refused_before_any_load() -> None:
 @story
 async def test_full_queue_refuses_requests_until_it_has_room() -> None:
     """Requests beyond its length get QueueFull at once; when the queue has moved on there is room again."""
-    async with at_work(engine(Cost(load_ms=0, run_ms=10), queue_len=2)) as bench:
-        await bench.infer()
+    async with warm(engine(Cost(load_ms=0, run_ms=10), queue_len=2)) as bench:
         running = [asyncio.create_task(bench.infer())]
         await settle()  # it runs: only the next two wait
         running += [asyncio.create_task(bench.infer()) for _ in range(2)]
@@ -176,8 +175,7 @@ async def test_failed_run_is_reported_to_its_caller_alone(facts: dict[str, float
             raise RunFailed(variant_id="v", reason="negative") if x == -1 else KeyError("odd")
         return {"y": inputs["x"]}
 
-    async with at_work(engine(Cost(load_ms=0, run_ms=0.1), model=model, **facts)) as bench:
-        await bench.infer()
+    async with warm(engine(Cost(load_ms=0, run_ms=0.1), model=model, **facts)) as bench:
         answers = await asyncio.gather(*(bench.infer(x) for x in (1, -1, -2, 2)), return_exceptions=True)
     assert [type(a) for a in answers] == [Result, RunFailed, KeyError, Result]
     assert bench.telemetry.of_application("t/app")[""].outcomes == {"failed": 2}

@@ -16,7 +16,7 @@ from appliance.domain.request import Result, Tensors
 from tests.fakes.clock import ms, settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
-from tests.runtime.at_work import at_work, engine
+from tests.runtime.at_work import at_work, engine, warm
 
 GAINS = {2: 11.0, 4: 13.0, 8: 27.0}
 """Of a network that takes 10 ms for one item: four are the best batch."""
@@ -35,8 +35,7 @@ def rows_of(bench: EngineBench) -> list[int]:
 @story
 async def test_waiting_requests_share_runs_of_the_best_batch_size() -> None:
     """The first runs at once, without a wait for others; the others go by fours. Every answer is the caller's."""
-    async with at_work(engine(gaining())) as bench:
-        await bench.infer()
+    async with warm(engine(gaining())) as bench:
         bench.processor.ran.clear()
         results = await asyncio.gather(*(bench.infer(float(x)) for x in range(9)))
     assert [result.outputs["y"].tolist() for result in results] == [[2.0 * x] for x in range(9)]
@@ -277,8 +276,7 @@ async def test_failing_row_of_a_shared_run_fails_alone() -> None:
 @story
 async def test_cancelled_or_late_request_leaves_its_shared_run_to_the_others() -> None:
     """Also the request whose turn it was: the run counts with the first that is answered, and as one run of four."""
-    async with at_work(engine(gaining())) as bench:
-        await bench.infer()
+    async with warm(engine(gaining())) as bench:
         tasks = [asyncio.create_task(bench.infer(float(x))) for x in range(4)]
         await settle()
         slow = bench.processor.costs[bench.build("v")]
@@ -305,8 +303,7 @@ async def test_tenants_in_a_shared_run_are_charged_for_their_rows() -> None:
     bench.add({"v": gaining()}, shared=True)
     for name in ("a", "b"):
         bench.catalogue.put_tenant(Tenant(name, Quota()))
-    async with at_work(bench):
-        await bench.infer()
+    async with warm(bench):
         first = asyncio.create_task(bench.infer())
         await settle()
         askers = ["a", "b", "b", "b"]
@@ -345,8 +342,7 @@ async def test_batch_mixes_tenants_only_where_the_networks_owner_is_trusted() ->
     bench.add({"v": gaining()}, shared=True, quota=Quota(isolation=Isolation.AUTO))
     for name in ("a", "b"):
         bench.catalogue.put_tenant(Tenant(name, Quota()))
-    async with at_work(bench):
-        await bench.infer()
+    async with warm(bench):
         asked = [(1.0, "t"), (1.0, "a"), (2.0, "a"), (666.0, "b"), (3.0, "a")]
         results = await asyncio.gather(*(bench.infer(x, tenant=tenant) for x, tenant in asked))
     assert results[3].outputs["y"].tolist() == [0.0], "the sum of nobody's rows"
@@ -434,8 +430,7 @@ def times_ms(batching: str, load: float) -> list[float]:
             await bench.infer()
             found.append(ms(bench.clock.now_ns() - start_ns))
 
-        async with at_work(bench):
-            await bench.infer()
+        async with warm(bench):
             gaps_s = np.random.default_rng(3).exponential(1 / (load * PER_S), 800)
             asked = []
             for gap_s in gaps_s:

@@ -23,7 +23,7 @@ from appliance.runtime.serving.eager import Begun, begin
 from tests.fakes.clock import ms, settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
-from tests.runtime.at_work import at_work, engine
+from tests.runtime.at_work import at_work, engine, warm
 
 
 def _positive(inputs: Tensors) -> dict[str, Any]:
@@ -66,8 +66,7 @@ async def test_quick_runs_that_overrun_move_to_a_worker() -> None:
 @story
 async def test_late_quick_run_is_dropped() -> None:
     """Quick or not: after its deadline nothing is run."""
-    async with at_work(engine(Cost(load_ms=0, run_ms=0.1), quick_ms_max=0.25)) as bench:
-        await bench.infer()
+    async with warm(engine(Cost(load_ms=0, run_ms=0.1), quick_ms_max=0.25)) as bench:
         with pytest.raises(DeadlineExceeded):
             await bench.infer(within_ms=0.05)
     assert len(bench.processor.ran) == 1

@@ -17,7 +17,7 @@ from appliance.domain.request import Tensors
 from tests.fakes.clock import settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
-from tests.runtime.at_work import at_work, engine
+from tests.runtime.at_work import at_work, engine, warm
 from tests.runtime.serving.parts_bench import bench_of, network
 
 COUNT = 1000
@@ -88,8 +88,7 @@ async def test_refused_late_cancelled_and_failed_requests_free_their_tensors(que
 async def test_requests_whose_build_was_lost_free_their_tensors() -> None:
     """The worker finds for each waiting request that its build has gone, and the request is placed anew."""
     watched: list[weakref.ref[Any]] = []
-    async with at_work(engine(Cost(load_ms=0, run_ms=10), queue_len=COUNT)) as bench:
-        await bench.infer()
+    async with warm(engine(Cost(load_ms=0, run_ms=10), queue_len=COUNT)) as bench:
         tasks = [asyncio.create_task(asked(bench, watched)) for _ in range(100)]
         await settle()
         bench.processor.lose(bench.build("v"))
@@ -108,8 +107,7 @@ async def test_requests_in_parts_free_their_tensors() -> None:
     def model(inputs: Tensors) -> dict[str, Any]:
         return network(inputs) if "x" in inputs or failing(inputs) else {}
 
-    async with at_work(bench_of(queue_len=100)) as bench:
-        await bench.infer()
+    async with warm(bench_of(queue_len=100)) as bench:
         bench.processor.model = bench.other.model = model
         tasks = [asyncio.create_task(asked(bench, watched, within_ms=30 if at % 2 else None)) for at in range(30)]
         await bench.pause(10)

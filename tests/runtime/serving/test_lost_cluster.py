@@ -8,13 +8,8 @@ from appliance.domain.states import ProcessorState
 from tests.fakes.clock import settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
-from tests.runtime.at_work import at_work
+from tests.runtime.at_work import at_work, ran, warm
 from tests.runtime.serving.machine import Machine
-
-
-def ran(bench: EngineBench) -> list[int]:
-    """Runs of each processor."""
-    return [len(one.ran) for one in (bench.processor, *bench.twins)]
 
 
 def on_two_clusters(threads: int = 1) -> EngineBench:
@@ -64,8 +59,7 @@ async def test_cluster_with_an_offline_core_is_lost_until_the_core_is_back() -> 
 async def test_cluster_lost_in_the_middle_of_a_run_costs_no_answer() -> None:
     bench, machine = on_two_clusters(), Machine(2, 3)
     with machine.keeping(bench):
-        async with at_work(bench):
-            await bench.infer()
+        async with warm(bench):
             tasks = [asyncio.create_task(bench.infer()) for _ in range(6)]
             await settle()
             assert bench.twins[0].running == 1
@@ -86,8 +80,7 @@ async def test_cluster_whose_run_does_not_end_is_lost() -> None:
     """
     bench, machine = on_two_clusters(), Machine(2, 3)
     with machine.keeping(bench):
-        async with at_work(bench):
-            await bench.infer()
+        async with warm(bench):
             bench.twins[0].slowness = 30_000.0  # ten minutes
             answers = await asyncio.gather(
                 *(bench.infer(x, within_ms=50_000) for x in range(3)), return_exceptions=True
@@ -113,8 +106,7 @@ async def test_build_copies_leave_and_return_with_their_cluster() -> None:
     bench, machine = on_two_clusters(threads=2), Machine(2, 3)
     build = bench.build("v")
     with machine.keeping(bench):
-        async with at_work(bench):
-            await bench.infer()
+        async with warm(bench):
             assert [one.memory for one in (bench.processor, *bench.twins)] == [{build: 10}] * 2
             machine.cores.clear()
             await bench.pause(6000)
@@ -148,8 +140,7 @@ async def test_offline_core_is_noticed_while_a_probe_hangs() -> None:
 @story
 async def test_shutdown_does_not_wait_for_a_hanging_run() -> None:
     """The build that the run uses is not unloaded under it."""
-    async with at_work(on_two_clusters()) as bench:
-        await bench.infer()
+    async with warm(on_two_clusters()) as bench:
         bench.twins[0].slowness = 30_000.0  # ten minutes
         await asyncio.gather(*(bench.infer(x, within_ms=50_000) for x in range(3)), return_exceptions=True)
         await bench.pause(11_000)

@@ -12,7 +12,7 @@ from appliance.runtime.serving.waits import PlannedWait
 from tests.fakes.clock import ms, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
-from tests.runtime.at_work import at_work
+from tests.runtime.at_work import at_work, warm
 from tests.runtime.serving.floods import flood
 from tests.runtime.serving.two_kinds import CPU_MS, NPU_MS, add, bench_of, cpu_build
 
@@ -28,8 +28,7 @@ async def flooded(bench: EngineBench, callers: int, for_ms: float) -> int:
 @story
 async def test_answer_names_the_processor_kind_that_computed_it() -> None:
     """Of two at once, one ran on the kind that it was not placed on."""
-    async with at_work(bench_of()) as bench:
-        await bench.infer()
+    async with warm(bench_of()) as bench:
         await flooded(bench, 6, 200)
         assert bench.memory.is_resident(cpu_build(bench))
         there, here = len(bench.other.ran), len(bench.processor.ran)
@@ -44,8 +43,7 @@ async def test_answer_names_the_processor_kind_that_computed_it() -> None:
 
 @story
 async def test_complete_batch_begins_at_once_where_two_kinds_may_run_it() -> None:
-    async with at_work(bench_of()) as bench:
-        await bench.infer()
+    async with warm(bench_of()) as bench:
         await flooded(bench, 6, 200)
         assert bench.memory.is_resident(cpu_build(bench))
         own = bench.build("v")
@@ -60,8 +58,7 @@ async def test_complete_batch_begins_at_once_where_two_kinds_may_run_it() -> Non
 @story
 async def test_wait_for_a_batch_loads_no_overflow_build() -> None:
     """However long a plan has reserved it for: the processor was idle."""
-    async with at_work(bench_of()) as bench:
-        await bench.infer()
+    async with warm(bench_of()) as bench:
         bench.queue.waits.plan({bench.build("v"): PlannedWait(2, 50_000_000)})
         for _ in range(20):
             await bench.infer(is_item=True)
@@ -89,8 +86,7 @@ async def test_wait_behind_planned_items_loads_no_overflow_build(beyond_plan: bo
 @story
 async def test_requests_waiting_for_a_busy_processor_kind_run_on_an_idle_kind() -> None:
     """As many as both kinds can do together; a lone caller goes on having the quick kind."""
-    async with at_work(bench_of()) as bench:
-        await bench.infer()
+    async with warm(bench_of()) as bench:
         assert await flooded(bench, 1, 201) == 200 // NPU_MS
         assert not bench.memory.is_resident(cpu_build(bench))
         await flooded(bench, 6, 200)
@@ -107,8 +103,7 @@ async def test_requests_waiting_for_a_busy_processor_kind_run_on_an_idle_kind() 
 @story
 async def test_burst_of_requests_loads_no_overflow_build() -> None:
     """What six requests at once would gain is less than loads that are over when the burst is."""
-    async with at_work(bench_of()) as bench:
-        await bench.infer()
+    async with warm(bench_of()) as bench:
         await asyncio.gather(*(bench.infer() for _ in range(3)))
         await bench.pause(100)
         assert not bench.memory.is_resident(cpu_build(bench))
@@ -117,8 +112,7 @@ async def test_burst_of_requests_loads_no_overflow_build() -> None:
 @story
 async def test_overflow_build_leaves_when_it_has_idled_for_a_while() -> None:
     """The build that the network serves on stays."""
-    async with at_work(bench_of()) as bench:
-        await bench.infer()
+    async with warm(bench_of()) as bench:
         await flooded(bench, 6, 300)
         assert bench.memory.is_resident(cpu_build(bench))
         for _ in range(5):
@@ -150,8 +144,7 @@ async def test_overflow_build_gives_way_to_a_network_that_needs_memory() -> None
 async def test_overflow_build_takes_free_memory_only() -> None:
     """No build gives way for it, and a tenant with a ceiling has what it may have."""
     for bench in (bench_of(budget=20), bench_of(Quota(memory_ceiling_bytes=50))):
-        async with at_work(bench):
-            await bench.infer()
+        async with warm(bench):
             await flooded(bench, 6, 300)
             assert not bench.memory.is_resident(cpu_build(bench))
 
@@ -159,8 +152,7 @@ async def test_overflow_build_takes_free_memory_only() -> None:
 @story
 async def test_overflow_build_serves_at_once_when_the_networks_kind_is_lost() -> None:
     """Without a load."""
-    async with at_work(bench_of()) as bench:
-        await bench.infer()
+    async with warm(bench_of()) as bench:
         await flooded(bench, 6, 300)
         loads = bench.memory.loads
         bench.member.lose("gone")

@@ -9,7 +9,7 @@ from appliance.domain.errors import LoadFailed
 from appliance.domain.names import part_build_id
 from tests.fakes.clock import story
 from tests.fakes.processor import Cost
-from tests.runtime.at_work import at_work
+from tests.runtime.at_work import at_work, warm
 from tests.runtime.serving.parts_bench import (
     CUT,
     OTHER,
@@ -118,8 +118,7 @@ async def test_part_in_place_of_a_lost_part_counts_with_all_its_copies() -> None
         twin.costs.update(bench.processor.costs)
     build_id = part_build_id(variant_of(bench).content_sha256, 2, "cpu")
     counted: set[int] = set()
-    async with at_work(bench):
-        await bench.infer()
+    async with warm(bench):
         asked = asyncio.create_task(bench.infer(5))
         await bench.pause(1)
         bench.other.is_gone = True

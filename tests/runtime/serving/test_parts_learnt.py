@@ -7,7 +7,7 @@ from appliance.clock import NS_PER_MS
 from appliance.domain.names import part_build_id
 from appliance.runtime.serving.dispatcher import Dispatching
 from tests.fakes.clock import story
-from tests.runtime.at_work import at_work
+from tests.runtime.at_work import at_work, warm
 from tests.runtime.serving.parts_bench import (
     CUT,
     OTHER,
@@ -57,8 +57,7 @@ async def test_network_is_partitioned_anew_when_its_part_times_have_moved() -> N
 @story
 async def test_expected_time_of_a_network_in_parts_ignores_its_last_run() -> None:
     """All parts were slow once: what is expected of a request after that is what is known of its parts."""
-    async with at_work(bench_of(apart=True)) as bench:
-        await bench.infer()
+    async with warm(bench_of(apart=True)) as bench:
         bench.other.slowness = bench.processor.slowness = 200.0
         await bench.infer()
         build = bench.memory.build(bench.build("v"))

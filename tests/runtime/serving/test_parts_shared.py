@@ -18,7 +18,7 @@ from appliance.runtime.serving.dispatcher import PartsDispatcher
 from tests.fakes.clock import ms, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
-from tests.runtime.at_work import at_work
+from tests.runtime.at_work import at_work, warm
 from tests.runtime.serving.parts_bench import (
     CUT,
     OTHER,
@@ -73,8 +73,7 @@ def outputs_of(answers: Iterable[object]) -> list[float]:
 @story
 async def test_requests_share_the_runs_of_all_parts() -> None:
     """Each is answered with its own rows, whatever it brings; runs count once."""
-    async with at_work(sharing_bench()) as bench:
-        await bench.infer()
+    async with warm(sharing_bench()) as bench:
         before = ran(bench)
         first = asyncio.create_task(bench.infer(5))
         await bench.pause(1)
@@ -91,43 +90,31 @@ async def test_requests_share_the_runs_of_all_parts() -> None:
     assert figures.inferences == 6
 
 
+@pytest.mark.parametrize(
+    ("within_ms", "gone"), [(16.0, 0), (None, 1), (None, 2)], ids=["its deadline comes", "it goes", "another goes, too"]
+)
 @story
-async def test_cancelled_requests_leave_a_shared_run_of_parts_to_the_others() -> None:
-    """The request whose turn it was, and one that shares its run: the others are answered."""
-    async with at_work(sharing_bench()) as bench:
-        busy = await busied(bench)
-        tasks = [asyncio.create_task(bench.infer(value)) for value in (6, 7, 8, 9)]
-        await busy
-        await bench.pause(3)
-        for gone in tasks[:2]:
-            gone.cancel()
-        answers = await asyncio.gather(*tasks, return_exceptions=True)
-    assert [isinstance(one, asyncio.CancelledError) for one in answers] == [True, True, False, False]
-    assert outputs_of(answers) == [25.0, 28.0]
-
-
-@pytest.mark.parametrize("within_ms", [None, 16.0], ids=["its caller goes", "its deadline comes"])
-@story
-async def test_shared_run_of_parts_goes_on_without_its_first_request(within_ms: float | None) -> None:
+async def test_shared_run_of_parts_goes_on_without_its_first_request(within_ms: float | None, gone: int) -> None:
     """The others that have rows in it are answered by it, with deadlines of their own, and it counts once."""
-    async with at_work(sharing_bench(queue_len=3)) as bench:
+    async with at_work(sharing_bench(queue_len=4)) as bench:
         busy = await busied(bench)
-        first = asyncio.create_task(bench.infer(6, within_ms=within_ms))
-        shared = [asyncio.create_task(bench.infer(value)) for value in (7, 8)]
+        tasks = [asyncio.create_task(bench.infer(6, within_ms=within_ms))]
+        tasks += [asyncio.create_task(bench.infer(value)) for value in (7, 8, 9)]
         await busy
         bench.other.slowness = 4.0
         await bench.pause(1)
         runs = sum(ran(bench))
-        if within_ms is None:
-            first.cancel()
-        (end,) = await asyncio.gather(first, return_exceptions=True)
-        assert isinstance(end, asyncio.CancelledError if within_ms is None else DeadlineExceeded)
-        assert not any(one.done() for one in shared)
-        answers = await asyncio.gather(*shared)
-    assert outputs_of(answers) == [22.0, 25.0]
+        for task in tasks[:gone]:
+            task.cancel()
+        left = max(1, gone)
+        ends = await asyncio.gather(*tasks[:left], return_exceptions=True)
+        assert {type(end) for end in ends} == {asyncio.CancelledError if gone else DeadlineExceeded}
+        assert not any(one.done() for one in tasks[left:])
+        answers = await asyncio.gather(*tasks[left:])
+    assert outputs_of(answers) == [22.0, 25.0, 28.0][left - 1 :]
     assert sum(ran(bench)) - runs <= 3, "none of its parts has run again"
     figures = bench.telemetry.statistics["t/app", "v", "t"]
-    assert {items: count for items, (count, _) in figures.runs.items()} == {1: 2, 3: 1}
+    assert {items: count for items, (count, _) in figures.runs.items()} == {1: 2, 4: 1}
 
 
 @story

@@ -19,7 +19,7 @@ from appliance.runtime.sessions.frame import PLANNED_PRIORITY
 from tests.fakes.clock import ms, settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
-from tests.runtime.at_work import at_work, engine
+from tests.runtime.at_work import engine, warm
 from tests.runtime.serving.floods import flood
 
 RUN_MS, GRACE_MS = 30, 3
@@ -75,8 +75,7 @@ class Plan:
 async def planned(others: Mapping[str, Cost] | None = None, **facts: Any) -> AsyncIterator[Plan]:
     """A plan for `t/app`, beside other applications; all of them are in memory."""
     bench = engine(Cost(run_ms=20, load_ms=0, run_ms_by_batch={2: RUN_MS}), **facts)
-    async with at_work(bench):
-        await bench.infer()
+    async with warm(bench):
         for application, cost in (others or {}).items():
             tenant, name = application.split("/")
             bench.add({"v": cost}, name=name, tenant=tenant)

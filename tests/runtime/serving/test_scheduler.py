@@ -12,7 +12,7 @@ from tests.fakes.clock import ms, settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.policies import listen
 from tests.fakes.processor import Cost
-from tests.runtime.at_work import at_work, engine, took_ms
+from tests.runtime.at_work import at_work, engine, ran, took_ms, warm
 from tests.runtime.serving.dispatch_records import replayed
 from tests.runtime.serving.floods import flood
 
@@ -27,11 +27,6 @@ def bench_of(*twins: tuple[int, float, float], **facts: Any) -> EngineBench:
     return engine(Cost(run_ms=10, load_ms=0), twins=twins or [LITTLE], **facts)
 
 
-def ran(bench: EngineBench) -> list[int]:
-    """Runs of each processor."""
-    return [len(one.ran) for one in (bench.processor, *bench.twins)]
-
-
 @pytest.mark.parametrize(
     ("twin", "count", "takes_ms", "runs"), [((1, 1.0, 1.0), 2, 10, [1, 1]), (LITTLE, 4, 30, [3, 1])]
 )
@@ -42,8 +37,7 @@ async def test_groups_run_requests_at_the_same_time(
     """Two requests at once on two equal groups take as long as one. Of four a slow core has the one that it finishes no
     later than the quick one would.
     """
-    async with at_work(bench_of(twin)) as bench:
-        await bench.infer()
+    async with warm(bench_of(twin)) as bench:
         before = ran(bench)
         assert await took_ms(bench, *(bench.infer() for _ in range(count))) == takes_ms
         assert [after - was for was, after in zip(before, ran(bench), strict=True)] == runs
@@ -52,8 +46,7 @@ async def test_groups_run_requests_at_the_same_time(
 @story
 async def test_request_that_is_late_on_the_slow_core_waits_for_the_quick_core() -> None:
     """It is in time there, though the slow core idles; and the slow core is left to requests that can wait."""
-    async with at_work(bench_of()) as bench:
-        await bench.infer()
+    async with warm(bench_of()) as bench:
         first = asyncio.create_task(bench.infer())
         await settle()
         hasty = asyncio.create_task(bench.infer(within_ms=25))
@@ -66,8 +59,7 @@ async def test_request_that_is_late_on_the_slow_core_waits_for_the_quick_core() 
 @story
 async def test_request_that_is_late_on_every_processor_is_dropped() -> None:
     """By what it would take on the quickest one."""
-    async with at_work(bench_of()) as bench:
-        await bench.infer()
+    async with warm(bench_of()) as bench:
         with pytest.raises(DeadlineExceeded):
             await bench.infer(within_ms=5)
         assert ran(bench) == [1, 0]
@@ -78,8 +70,7 @@ async def test_overrunning_run_sends_waiting_requests_to_another_processor() -> 
     """The quick core hangs: a request that waited for it goes to the slow one, though nothing happens that would ask
     again.
     """
-    async with at_work(bench_of()) as bench:
-        await bench.infer()
+    async with warm(bench_of()) as bench:
         bench.processor.slowness = 1000.0
         standing = asyncio.create_task(bench.infer())
         await settle()
@@ -279,8 +270,7 @@ async def test_processor_under_measurement_is_left_alone() -> None:
     """Its run under way is waited for, and nothing begins until the end, while the other processor serves; then it is
     used again at once (BA-19).
     """
-    async with at_work(bench_of((1, 1.0, 1.0))) as bench:
-        await bench.infer()
+    async with warm(bench_of((1, 1.0, 1.0))) as bench:
         under_way = [asyncio.create_task(bench.infer()) for _ in range(4)]
         await settle()
         start_ns, before = bench.clock.now_ns(), ran(bench)
@@ -300,8 +290,7 @@ async def test_processor_under_measurement_is_left_alone() -> None:
 @story
 async def test_kind_without_cores_is_measured_on_those_of_one_processor() -> None:
     """OpenVINO computes on whatever core is free: one is kept free for it, and the other processor serves (BA-19)."""
-    async with at_work(bench_of((1, 1.0, 1.0), other_kind="openvino")) as bench:
-        await bench.infer()
+    async with warm(bench_of((1, 1.0, 1.0), other_kind="openvino")) as bench:
         under_way = [asyncio.create_task(bench.infer()) for _ in range(4)]
         await settle()
         start_ns, before = bench.clock.now_ns(), ran(bench)
@@ -319,8 +308,7 @@ async def test_measurement_leaves_no_processor_idle_that_requests_need() -> None
     alone = engine(Cost(run_ms=10, load_ms=0))
     async with alone.working(), alone.engine.paused("fake"):
         await alone.infer()
-    async with at_work(bench_of((1, 1.0, 1.0), other_kind="cuda", apart=True)) as bench:
-        await bench.infer()
+    async with warm(bench_of((1, 1.0, 1.0), other_kind="cuda", apart=True)) as bench:
         async with bench.engine.paused("cuda"):
             await asyncio.gather(bench.infer(), bench.infer())
         before = ran(bench)

@@ -10,7 +10,7 @@ from appliance.runtime.serving.reservations import Reservation
 from tests.fakes.clock import ms, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
-from tests.runtime.at_work import at_work, engine, took_ms
+from tests.runtime.at_work import at_work, engine, ran, took_ms, warm
 from tests.runtime.serving.dispatch_records import replayed
 from tests.runtime.serving.two_kinds import LOAD_MS, bench_of, cpu_build, measured
 
@@ -19,20 +19,14 @@ ALIKE = (1, 1.0, 1.0)
 
 def bench_on_two(**facts: Any) -> EngineBench:
     """Two equal processors of a worker each; runs take 10 ms."""
-    bench = engine(Cost(run_ms=10, load_ms=0), twins=[ALIKE], **facts)
-    return bench
-
-
-def ran(bench: EngineBench) -> list[int]:
-    return [len(one.ran) for one in (bench.processor, *bench.twins)]
+    return engine(Cost(run_ms=10, load_ms=0), twins=[ALIKE], **facts)
 
 
 @story
 async def test_throttled_processor_is_spared_while_another_has_time() -> None:
     """Two requests at a time: all on the other one; and on both again when it has cooled. So under every policy."""
     for dispatch in sorted(DISPATCH_POLICIES):
-        async with at_work(bench_on_two(dispatch=dispatch)) as bench:
-            await bench.infer()
+        async with warm(bench_on_two(dispatch=dispatch)) as bench:
             before = ran(bench)
             bench.throttled = {"twin-0"}
             for _ in range(3):
@@ -57,8 +51,7 @@ async def test_throttled_processor_runs_requests_that_another_has_no_time_for() 
     """Of eight requests at once two are left to the other processor, where the second waits for one run; the rest is
     not kept waiting for it, and no request is late that would not be.
     """
-    async with at_work(bench_on_two()) as bench:
-        await bench.infer()
+    async with warm(bench_on_two()) as bench:
         bench.throttled = {"twin-0"}
         assert await took_ms(bench, *(bench.infer() for _ in range(8))) <= 50
         assert ran(bench)[1] >= 3
@@ -68,8 +61,7 @@ async def test_throttled_processor_runs_requests_that_another_has_no_time_for() 
 @story
 async def test_throttled_processor_serves_where_there_is_no_other() -> None:
     """All are throttled, or the other one is lost: nothing is refused."""
-    async with at_work(bench_on_two()) as bench:
-        await bench.infer()
+    async with warm(bench_on_two()) as bench:
         bench.throttled = {"fake", "twin-0"}
         await asyncio.gather(*(bench.infer() for _ in range(4)))
         before = ran(bench)
@@ -83,8 +75,7 @@ async def test_throttled_processor_serves_where_there_is_no_other() -> None:
 @story
 async def test_processor_that_has_cooled_serves_waiting_requests_at_once() -> None:
     """A request that was left to the other processor waits for it no longer than it must."""
-    async with at_work(bench_on_two()) as bench:
-        await bench.infer()
+    async with warm(bench_on_two()) as bench:
         bench.throttled = {"twin-0"}
         start_ns = bench.clock.now_ns()
         both = [asyncio.create_task(bench.infer()) for _ in range(2)]
@@ -110,8 +101,7 @@ async def test_throttled_device_has_a_build_loaded_for_another_kind() -> None:
     """A network that only the throttled device has in memory: the build for another kind is loaded beside it, at once,
     and runs what it has time for. Its own build does again when the device has cooled.
     """
-    async with at_work(bench_of()) as bench:
-        await bench.infer()
+    async with warm(bench_of()) as bench:
         bench.throttled = {bench.other.describe().name}
         await bench.infer()
         await bench.pause(2 * LOAD_MS)
@@ -129,8 +119,7 @@ async def test_overflow_build_loaded_in_vain_is_loaded_ever_more_seldom() -> Non
     """Requests so far apart that the build has left again when the next one comes: it is not brought with
     each of them.
     """
-    async with at_work(bench_of()) as bench:
-        await bench.infer()
+    async with warm(bench_of()) as bench:
         bench.throttled = {bench.other.describe().name}
         loads = bench.memory.loads
         for _ in range(20):
@@ -164,8 +153,7 @@ async def test_overflow_build_that_was_evicted_is_not_loaded_again_at_once() -> 
 @story
 async def test_overflow_build_whose_runs_would_be_late_is_not_loaded() -> None:
     """The CPU takes 12 ms, and there are 8: the throttled device goes on."""
-    async with at_work(bench_of()) as bench:
-        await bench.infer()
+    async with warm(bench_of()) as bench:
         bench.throttled = {bench.other.describe().name}
         for _ in range(5):
             await bench.infer(within_ms=8)
@@ -191,8 +179,7 @@ async def test_request_barred_from_a_concurrent_run_has_the_throttled_processor(
 @story
 async def test_request_beside_a_reserved_worker_has_the_throttled_processor() -> None:
     """The idle worker of the other processor is kept for planned work: the throttled one runs the request at once."""
-    async with at_work(bench_on_two()) as bench:
-        await bench.infer()
+    async with warm(bench_on_two()) as bench:
         bench.throttled = {"twin-0"}
         start_ns = bench.clock.now_ns() + 5 * NS_PER_MS
         facts = "t", start_ns, start_ns + 500 * NS_PER_MS, 10 * NS_PER_MS, {0: 10 * NS_PER_MS}

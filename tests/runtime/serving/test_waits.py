@@ -12,7 +12,7 @@ from appliance.runtime.serving.waits import PlannedWait
 from tests.fakes.clock import ms, settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
-from tests.runtime.at_work import at_work, engine
+from tests.runtime.at_work import engine, warm
 
 BATCHED = Cost(run_ms=10, run_ms_by_batch={2: 12, 4: 16})
 
@@ -20,8 +20,7 @@ BATCHED = Cost(run_ms=10, run_ms_by_batch={2: 12, 4: 16})
 @asynccontextmanager
 async def waiting(wait: PlannedWait | None, **facts: Any) -> AsyncIterator[EngineBench]:
     """An engine at work, in whose memory `t/app` is, with that wait for a batch of it."""
-    async with at_work(engine(BATCHED, **facts)) as bench:
-        await bench.infer()
+    async with warm(engine(BATCHED, **facts)) as bench:
         if wait is not None:
             bench.queue.waits.plan({bench.build("v"): wait})
         yield bench

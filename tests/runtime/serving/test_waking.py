@@ -1,5 +1,7 @@
 """Requests for builds that sleep: cold, told what waking took, and woken while their body is still being read."""
 
+import pytest
+
 from tests.fakes.clock import ms, settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
@@ -34,36 +36,28 @@ async def test_request_that_wakes_a_build_is_cold_and_has_the_wake_time() -> Non
     assert statistics.histograms["load"].sum_ns == 104_000_000
 
 
+@pytest.mark.parametrize(("pause_ms", "rest_ms"), [(4, 0), (3, 1)])
 @story
-async def test_wake_begins_at_admission() -> None:
-    """While the body is read: the request finds its build awake, and was cold all the same."""
+async def test_wake_begins_at_admission(pause_ms: int, rest_ms: int) -> None:
+    """While the body is read: the request finds its build awake, or waits for the rest of the wake, and was cold all
+    the same.
+    """
     async with at_work(EngineBench(100)) as bench:
         application = bench.add({"v": SLEEPER})
         await bench.infer()
         await asleep(bench)
         began_cold = bench.engine.wake_ahead(application, None)
         assert began_cold
-        await bench.pause(4)
+        await bench.pause(pause_ms)
         result = await bench.infer(began_cold=began_cold)
-    assert (result.warm, result.wake_ns, bench.memory.wakes) == (False, 0, 1)
+    assert (result.warm, ms(result.wake_ns), bench.memory.wakes) == (False, rest_ms, 1)
 
 
 @story
-async def test_request_joins_the_wake_that_its_head_began() -> None:
-    """It waits for the rest of the wake."""
-    async with at_work(EngineBench(100)) as bench:
-        application = bench.add({"v": SLEEPER})
-        await bench.infer()
-        await asleep(bench)
-        bench.engine.wake_ahead(application, "v")
-        await bench.pause(3)
-        result = await bench.infer(variant="v", began_cold=True)
-    assert (result.warm, ms(result.wake_ns), bench.memory.wakes) == (False, 1, 1)
-
-
-@story
-async def test_request_head_loads_no_build() -> None:
-    """An absent build is loaded when the request is there; a build in memory is left as it is."""
+async def test_request_heads_begin_one_wake_and_no_load() -> None:
+    """An absent build is loaded when the request is there; a build in memory is left as it is. A head whose body never
+    comes leaves nothing behind.
+    """
     async with at_work(EngineBench(100)) as bench:
         application = bench.add({"v": SLEEPER})
         assert bench.engine.wake_ahead(application, None)
@@ -72,14 +66,6 @@ async def test_request_head_loads_no_build() -> None:
         await bench.infer()
         assert not bench.engine.wake_ahead(application, None)
         assert bench.memory.wakes == 0
-
-
-@story
-async def test_concurrent_request_heads_begin_one_wake() -> None:
-    """A head whose body never comes leaves nothing behind."""
-    async with at_work(EngineBench(100)) as bench:
-        application = bench.add({"v": SLEEPER})
-        await bench.infer()
         await asleep(bench)
         for _ in range(5):
             bench.engine.wake_ahead(application, None)
