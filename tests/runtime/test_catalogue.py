@@ -57,20 +57,22 @@ def catalogue() -> Catalogue:
 
 
 def test_own_application_hides_a_shared_application_of_equal_name(catalogue: Catalogue) -> None:
-    """A tenant means its own first; a tenant without one finds the shared application; a private one of others is not
-    there. So with models.
+    """A tenant means its own first; a tenant without one finds the shared application, as long as that is shared; a
+    private one of others is not there. So with models.
     """
     shared = fill(catalogue, "box", "faces", shared=True)
     own = fill(catalogue, "a", "faces")
     fill(catalogue, "b", "private")
     assert catalogue.resolve("a", "faces") is own
     assert catalogue.resolve("c", "faces") is shared
-    with pytest.raises(UnknownApplication):
-        catalogue.resolve("c", "private")
     assert catalogue.resolve_model("a", "faces").tenant == "a"
     assert catalogue.resolve_model("c", "faces").tenant == "box"
-    with pytest.raises(UnknownModel):
-        catalogue.resolve_model("c", "private")
+    fill(catalogue, "box", "faces", shared=False)
+    for name in ("private", "faces"):
+        with pytest.raises(UnknownApplication):
+            catalogue.resolve("c", name)
+        with pytest.raises(UnknownModel):
+            catalogue.resolve_model("c", name)
 
 
 def test_shared_name_of_two_tenants_means_the_first_tenant_by_name(catalogue: Catalogue) -> None:
@@ -92,13 +94,6 @@ def test_lists_of_a_tenant_show_own_and_unhidden_shared_entries(catalogue: Catal
     assert [a.id for a in catalogue.visible("a")] == ["a/faces", "a/zebra", "box/text"]
     assert [m.id for m in catalogue.visible_models("a")] == ["a/faces", "box/text", "a/zebra"]
     assert [a.id for a in catalogue.visible("b")] == ["box/faces", "box/text"]
-
-
-def test_application_no_longer_shared_is_hidden_from_other_tenants(catalogue: Catalogue) -> None:
-    fill(catalogue, "box", "faces", shared=True)
-    fill(catalogue, "box", "faces", shared=False)
-    with pytest.raises(UnknownApplication):
-        catalogue.resolve("a", "faces")
 
 
 def test_tenant_is_found_until_removed(catalogue: Catalogue) -> None:

@@ -40,7 +40,7 @@ def test_event_has_time_number_and_facts(telemetry: Telemetry) -> None:
 
 
 def test_event_ring_keeps_the_last_events(telemetry: Telemetry) -> None:
-    """Older ones are gone; `after_id` leaves out what is known already."""
+    """`after_id` leaves out what is known already."""
     for name in "abcde":
         telemetry.emit(name)
     assert [e.event for e in telemetry.recent()] == ["c", "d", "e"]
@@ -60,14 +60,6 @@ def test_events_of_a_loud_tenant_do_not_push_out_those_of_others() -> None:
         telemetry.emit("one each", tenant=f"t{number}")
     assert [event.tenant for event in telemetry.recent()][-3:] == ["t17", "t18", "t19"]
     assert len(telemetry.recent()) == 6
-
-
-def test_figures_of_a_deleted_tenant_are_forgotten(telemetry: Telemetry) -> None:
-    """Also of what it asked of others' applications: their figures do not grow with tenants that come and go."""
-    for caller in ("t", "u"):
-        telemetry.failed(("t/a", "v", caller), "rejected", 1)
-    telemetry.forget_tenant("u")
-    assert set(telemetry.statistics) == {KEY}
 
 
 @story
@@ -141,7 +133,9 @@ def test_request_is_counted_in_all_parts(telemetry: Telemetry) -> None:
 
 
 def test_figures_of_an_application_add_up(telemetry: Telemetry) -> None:
-    """Over tenants, by variant, and no other application's; forgetting takes them away."""
+    """Over tenants, by variant, and no other application's; they are forgotten with a tenant, whatever it asked of
+    others' applications, and with the application.
+    """
     telemetry.done(KEY, warm=True, parts_ns=(1, 1, 1), items=1, run_items=1, at_ns=5)
     telemetry.done(("t/a", "v", "u"), warm=False, parts_ns=(1, 1, 1), items=2, run_items=2, at_ns=5)
     telemetry.failed(("t/a", "", "u"), "rejected", 3)
@@ -149,15 +143,13 @@ def test_figures_of_an_application_add_up(telemetry: Telemetry) -> None:
     telemetry.failed(("t/ab", "v", "t"), "failed", 1)
     figures = telemetry.of_application("t/a")
     assert set(figures) == {"v", ""}
-    assert (figures["v"].outcomes, figures["v"].inferences, figures["v"].warm, figures["v"].cold) == (
-        {"done": 2},
-        3,
-        1,
-        1,
-    )
-    assert figures["v"].histograms["total"].count == 2
-    assert (figures[""].outcomes, figures[""].failed_ns) == ({"rejected": 1, "failed": 1}, 7)
+    served, failed = figures["v"], figures[""]
+    assert (served.outcomes, served.inferences, served.warm, served.cold) == ({"done": 2}, 3, 1, 1)
+    assert served.histograms["total"].count == 2
+    assert (failed.outcomes, failed.failed_ns) == ({"rejected": 1, "failed": 1}, 7)
     assert telemetry.statistics[KEY].inferences == 1  # adding up changes nothing
+    telemetry.forget_tenant("u")
+    assert set(telemetry.statistics) == {KEY, ("t/a", "", "v"), ("t/ab", "v", "t")}
     telemetry.forget_application("t/a")
     assert list(telemetry.statistics) == [("t/ab", "v", "t")]
 

@@ -4,7 +4,7 @@ wrong.
 
 import asyncio
 import gc
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import pytest
 
@@ -194,25 +194,26 @@ async def test_load_that_no_request_waits_for_any_more_is_called_off() -> None:
     bench.assert_quiet()
 
 
+@pytest.mark.parametrize(("failures", "deadline_ms"), [([], None), ([ValueError()], 50)], ids=["arrives", "fails"])
 @story
-async def test_memory_that_a_load_gives_back_goes_to_waiting_loads() -> None:
-    """When a build has arrived, or its load has failed, the difference to its peak is there for others at once, whoever
-    holds the build.
-    """
-    cases: list[tuple[list[Exception], float | None]] = [([], None), ([ValueError()], 50)]
-    for failures, deadline_ms in cases:
-        bench = MemoryBench({"a": Cost(10, 20, load_ms=100, failures=failures), "b": Cost(10, load_ms=10)}, budget=20)
-        first = asyncio.create_task(bench.use("a", hold_ms=500, deadline_ms=deadline_ms))
-        await settle()
-        start_ns = bench.clock.now_ns()
-        await bench.use("b")
-        assert bench.elapsed_ms(start_ns) == pytest.approx(110, abs=0.01)
-        await asyncio.gather(first, return_exceptions=True)
-        bench.assert_quiet()
+async def test_memory_that_a_load_gives_back_goes_to_waiting_loads(
+    failures: list[Exception], deadline_ms: float | None
+) -> None:
+    """The difference to its peak is there for others at once, whoever holds the build."""
+    costs = {"a": Cost(10, 20, load_ms=100, failures=failures.copy()), "b": Cost(10, load_ms=10)}
+    bench = MemoryBench(costs, budget=20)
+    first = asyncio.create_task(bench.use("a", hold_ms=500, deadline_ms=deadline_ms))
+    await settle()
+    assert await bench.took_ms(bench.use("b")) == 110
+    await asyncio.gather(first, return_exceptions=True)
+    bench.assert_quiet()
 
 
-class Boundless:
-    """Half an arbiter: nobody has a ceiling, and sleepers leave as they come."""
+class Planned:
+    """Half an arbiter, whose plans are given: nobody has a ceiling, and sleepers leave as they come."""
+
+    def __init__(self, plan: Callable[[RoomProblem], RoomPlan]) -> None:
+        self.plan = plan
 
     def is_bounded(self, build_id: str) -> bool:
         return False
@@ -227,43 +228,32 @@ class Boundless:
         return ()
 
 
+def nobody_leaves(problem: RoomProblem) -> RoomPlan:
+    return RoomPlan((), 0, problem.need_bytes <= problem.free_bytes, "nobody leaves")
+
+
 @story
 async def test_eviction_policy_that_breaks_the_rules_is_caught() -> None:
-    """A plan with a pinned victim, one twice, or too few of them is our own mistake: it is not carried out."""
+    """A plan with a pinned victim is our own mistake: it is not carried out."""
 
-    class Wrong(Boundless):
-        """Gives this plan as soon as memory is full."""
+    def wrong(problem: RoomProblem) -> RoomPlan:
+        plan = nobody_leaves(problem)
+        return plan if plan.sufficient else RoomPlan(("a",), 10, True, "wrong")
 
-        def __init__(self, *victims: str) -> None:
-            self.victims = victims
-
-        def plan(self, problem: RoomProblem) -> RoomPlan:
-            if problem.free_bytes >= problem.need_bytes:
-                return RoomPlan((), 0, True, "it fits")
-            return RoomPlan(self.victims, 10, True, "wrong")
-
-    for wrong, words in ((Wrong("a"), "in use"), (Wrong("b", "b"), "twice"), (Wrong(), "too little")):
-        bench = MemoryBench({n: Cost(10) for n in "abc"}, budget=20, arbiter=wrong)
-        held = await bench.pin("a")
-        await bench.use("b")
-        with pytest.raises(AssertionError, match=words):
-            await bench.use("c")
-        assert bench.resident() == ["a", "b"]
-        bench.memory.unpin(held)
-        bench.assert_quiet()
+    bench = MemoryBench({n: Cost(10) for n in "abc"}, budget=20, arbiter=Planned(wrong))
+    held = await bench.pin("a")
+    await bench.use("b")
+    with pytest.raises(AssertionError, match="in use"):
+        await bench.use("c")
+    assert bench.resident() == ["a", "b"]
+    bench.memory.unpin(held)
+    bench.assert_quiet()
 
 
 @story
 async def test_load_that_the_arbiter_refuses_does_not_wait() -> None:
     """With nothing in use and no eviction there is nothing to wait for: refused at once."""
-
-    class Refuses(Boundless):
-        """Lets nobody leave."""
-
-        def plan(self, problem: RoomProblem) -> RoomPlan:
-            return RoomPlan((), 0, problem.need_bytes <= problem.free_bytes, "nobody leaves")
-
-    bench = MemoryBench({n: Cost(10) for n in "ab"}, budget=10, arbiter=Refuses())
+    bench = MemoryBench({n: Cost(10) for n in "ab"}, budget=10, arbiter=Planned(nobody_leaves))
     await bench.use("a")
     start_ns = bench.clock.now_ns()
     with pytest.raises(OutOfMemory):
@@ -275,19 +265,13 @@ async def test_load_that_the_arbiter_refuses_does_not_wait() -> None:
 @story
 async def test_load_ahead_is_not_urgent_after_its_last_request_gave_up() -> None:
     """As long as a request waits for it, it asks for room as that does; afterwards it is refused as before."""
+    hurries: list[bool] = []
 
-    class Notes(Boundless):
-        """Lets nobody leave, and notes who asks in a hurry."""
+    def noting(problem: RoomProblem) -> RoomPlan:
+        hurries.append(problem.is_urgent)
+        return nobody_leaves(problem)
 
-        def __init__(self) -> None:
-            self.hurries: list[bool] = []
-
-        def plan(self, problem: RoomProblem) -> RoomPlan:
-            self.hurries.append(problem.is_urgent)
-            return RoomPlan((), 0, problem.need_bytes <= problem.free_bytes, "nobody leaves")
-
-    arbiter = Notes()
-    bench = MemoryBench({n: Cost(10) for n in "ab"}, budget=10, arbiter=arbiter)
+    bench = MemoryBench({n: Cost(10) for n in "ab"}, budget=10, arbiter=Planned(noting))
     held = await bench.pin("a")
     start_ns = bench.clock.now_ns()
     ahead = asyncio.create_task(bench.memory.pin("b", 10, 10, None, is_urgent=False))
@@ -297,7 +281,7 @@ async def test_load_ahead_is_not_urgent_after_its_last_request_gave_up() -> None
             await request
     with pytest.raises(OutOfMemory):
         await ahead
-    assert arbiter.hurries == [*(True for _ in arbiter.hurries[1:]), False]
+    assert hurries == [*(True for _ in hurries[1:]), False]
     assert bench.elapsed_ms(start_ns) == pytest.approx(80, abs=0.01)
     assert (bench.memory.loads_skipped, bench.memory.load_failures) == (1, 0)
     bench.memory.unpin(held)
@@ -319,16 +303,6 @@ async def test_replacement_that_a_smaller_budget_has_no_room_for_is_given_up() -
     bench.assert_quiet()
 
 
-class Replaces(Boundless):
-    """For `new` the two others leave and a smaller build comes for each; everybody else has room."""
-
-    def plan(self, problem: RoomProblem) -> RoomPlan:
-        if problem.build_id != "new":
-            return RoomPlan((), 0, True, "there is room")
-        coming = tuple(Replacement(name, f"{name}-small", 3, 14) for name in "ab")
-        return RoomPlan(("a", "b"), 26, True, "both are replaced", coming)
-
-
 @pytest.mark.parametrize("failures", [[], [ValueError("odd")]], ids=["all well", "the first fails"])
 @story
 async def test_replacements_load_in_turn_where_their_peaks_do_not_fit_at_once(failures: list[Exception]) -> None:
@@ -342,7 +316,14 @@ async def test_replacements_load_in_turn_where_their_peaks_do_not_fit_at_once(fa
         "b-small": Cost(3, 14, load_ms=10),
         "new": Cost(17, 29, load_ms=50),
     }
-    bench = MemoryBench(costs, budget=36, arbiter=Replaces())
+
+    def replacing(problem: RoomProblem) -> RoomPlan:
+        if problem.build_id != "new":
+            return RoomPlan((), 0, True, "there is room")
+        coming = tuple(Replacement(name, f"{name}-small", 3, 14) for name in "ab")
+        return RoomPlan(("a", "b"), 26, True, "both are replaced", coming)
+
+    bench = MemoryBench(costs, budget=36, arbiter=Planned(replacing))
     await bench.use("a")
     await bench.use("b")
     took_ms = await bench.took_ms(bench.use("new"))

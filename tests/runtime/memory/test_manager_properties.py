@@ -196,7 +196,7 @@ class MemoryMachine(RuleBasedStateMachine):
                 there = sum(self.bench.processor.memory.values())
                 assert not self.is_exact or self.bench.memory.used_bytes == there
                 assert self.bench.memory.loads == len(self.bench.events.of("variant loaded"))
-                await self.bench.memory.close()
+            await self.bench.memory.close()
             assert (self.bench.processor.memory, self.bench.memory.used_bytes) == ({}, 0)
 
         self.loop.run_until_complete(end())

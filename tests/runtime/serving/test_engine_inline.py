@@ -164,8 +164,8 @@ async def test_lone_connection_whose_runs_overrun_has_a_worker_for_a_while() -> 
 
 @story
 async def test_lone_connection_is_answered_before_its_run_is_counted() -> None:
-    """Its answer need not wait for that; no other request is read before."""
-    async with at_work(engine(Cost(load_ms=0, run_ms=4), quick_ms_max=0.25, alone_ms_max=5)) as bench:
+    """Its answer need not wait for that; no other request is read before. A failed run gives its memory back, too."""
+    async with at_work(engine(Cost(load_ms=0, run_ms=4), quick_ms_max=0.25, alone_ms_max=5, model=_positive)) as bench:
         await bench.infer(source=1)
         await settle()
         before = bench.engine.run_totals()[0]
@@ -174,13 +174,6 @@ async def test_lone_connection_is_answered_before_its_run_is_counted() -> None:
         await settle()
         assert bench.engine.run_totals()[0] == before + 1
         assert bench.telemetry.statistics["t/app", "v", "t"].outcomes == {"done": 2}
-
-
-@story
-async def test_inline_run_gives_its_memory_back() -> None:
-    """Also where it fails."""
-    async with at_work(engine(Cost(load_ms=0, run_ms=4), quick_ms_max=0.25, alone_ms_max=5, model=_positive)) as bench:
-        await bench.infer(1, source=1)
         with pytest.raises(RunFailed):
             await bench.infer(-1, source=1)
         assert bench.memory.runs.running_bytes == 0

@@ -2,11 +2,13 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 from appliance.domain.catalogue import Quota
-from appliance.domain.states import ResidencyState
 from appliance.runtime.serving.overflow import IDLE_NS
 from appliance.runtime.serving.waits import PlannedWait
 from tests.fakes.clock import ms, story
@@ -25,12 +27,22 @@ async def flooded(bench: EngineBench, callers: int, for_ms: float) -> int:
     return len(found.answers_ns)
 
 
+@asynccontextmanager
+async def overflowing(*others: Cost, **facts: Any) -> AsyncIterator[EngineBench]:
+    """A bench at work whose network has been flooded: it is in memory for both kinds."""
+    bench = bench_of(**facts)
+    for cost in others:
+        bench.add({"w": cost}, name="other", tenant="u")
+    async with warm(bench):
+        await flooded(bench, 6, 300)
+        assert bench.memory.is_resident(cpu_build(bench))
+        yield bench
+
+
 @story
 async def test_answer_names_the_processor_kind_that_computed_it() -> None:
     """Of two at once, one ran on the kind that it was not placed on."""
-    async with warm(bench_of()) as bench:
-        await flooded(bench, 6, 200)
-        assert bench.memory.is_resident(cpu_build(bench))
+    async with overflowing() as bench:
         there, here = len(bench.other.ran), len(bench.processor.ran)
         tasks = [asyncio.create_task(bench.infer()) for _ in range(6)]
         named = Counter([(await task).build_id for task in tasks])
@@ -43,11 +55,8 @@ async def test_answer_names_the_processor_kind_that_computed_it() -> None:
 
 @story
 async def test_complete_batch_begins_at_once_where_two_kinds_may_run_it() -> None:
-    async with warm(bench_of()) as bench:
-        await flooded(bench, 6, 200)
-        assert bench.memory.is_resident(cpu_build(bench))
-        own = bench.build("v")
-        bench.queue.waits.plan({own: PlannedWait(2, 300_000_000)})
+    async with overflowing() as bench:
+        bench.queue.waits.plan({bench.build("v"): PlannedWait(2, 300_000_000)})
         start_ns = bench.clock.now_ns()
         tasks = [asyncio.create_task(bench.infer(is_item=True)) for _ in range(2)]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -57,8 +66,13 @@ async def test_complete_batch_begins_at_once_where_two_kinds_may_run_it() -> Non
 
 @story
 async def test_wait_for_a_batch_loads_no_overflow_build() -> None:
-    """However long a plan has reserved it for: the processor was idle."""
+    """However long a plan has reserved it for: the processor was idle. Nor does a burst: what a few requests at once
+    would gain is less than loads that are over when the burst is.
+    """
     async with warm(bench_of()) as bench:
+        await asyncio.gather(*(bench.infer() for _ in range(3)))
+        await bench.pause(100)
+        assert not bench.memory.is_resident(cpu_build(bench))
         bench.queue.waits.plan({bench.build("v"): PlannedWait(2, 50_000_000)})
         for _ in range(20):
             await bench.infer(is_item=True)
@@ -101,20 +115,9 @@ async def test_requests_waiting_for_a_busy_processor_kind_run_on_an_idle_kind() 
 
 
 @story
-async def test_burst_of_requests_loads_no_overflow_build() -> None:
-    """What six requests at once would gain is less than loads that are over when the burst is."""
-    async with warm(bench_of()) as bench:
-        await asyncio.gather(*(bench.infer() for _ in range(3)))
-        await bench.pause(100)
-        assert not bench.memory.is_resident(cpu_build(bench))
-
-
-@story
 async def test_overflow_build_leaves_when_it_has_idled_for_a_while() -> None:
     """The build that the network serves on stays."""
-    async with warm(bench_of()) as bench:
-        await flooded(bench, 6, 300)
-        assert bench.memory.is_resident(cpu_build(bench))
+    async with overflowing() as bench:
         for _ in range(5):
             await bench.pause(IDLE_NS / 2e6)
             await bench.infer()
@@ -125,35 +128,31 @@ async def test_overflow_build_leaves_when_it_has_idled_for_a_while() -> None:
 @story
 async def test_overflow_build_gives_way_to_a_network_that_needs_memory() -> None:
     """Under the same load: another network finds the room that it took, though runs are always under way."""
-    async with at_work(bench_of(budget=30)) as bench:
-        bench.add({"w": Cost(run_ms=1, load_ms=1, resident_bytes=15, peak_bytes=15)}, name="other", tenant="u")
-        await bench.infer()
-        await flooded(bench, 6, 300)
-        assert bench.memory.is_resident(cpu_build(bench))
-        flooding = asyncio.create_task(flooded(bench, 6, 300))
-        await bench.pause(50)
-        result = await bench.infer(application="u/other", tenant="u")
-        assert not result.warm
-        assert result.load_ns < 50e6
-        await flooding
-        there = {row["build"]: row["state"] for row in bench.memory.snapshot()["builds"]}
-        assert there.get(cpu_build(bench)) not in (ResidencyState.RESIDENT, "resident")
+    async with overflowing(Cost(run_ms=1, load_ms=1, resident_bytes=15, peak_bytes=15), budget=30) as bench:
+        async with flood(bench, "t/app", 6):
+            await bench.pause(50)
+            result = await bench.infer(application="u/other", tenant="u")
+            assert not result.warm
+            assert result.load_ns < 50e6
+            await bench.pause(250)
+        assert not bench.memory.is_resident(cpu_build(bench))
 
 
+@pytest.mark.parametrize(
+    ("facts", "quota"), [({"budget": 20}, None), ({}, Quota(memory_ceiling_bytes=50))], ids=["no room", "a ceiling"]
+)
 @story
-async def test_overflow_build_takes_free_memory_only() -> None:
+async def test_overflow_build_takes_free_memory_only(facts: dict[str, float], quota: Quota | None) -> None:
     """No build gives way for it, and a tenant with a ceiling has what it may have."""
-    for bench in (bench_of(budget=20), bench_of(Quota(memory_ceiling_bytes=50))):
-        async with warm(bench):
-            await flooded(bench, 6, 300)
-            assert not bench.memory.is_resident(cpu_build(bench))
+    async with warm(bench_of(quota, **facts)) as bench:
+        await flooded(bench, 6, 300)
+        assert not bench.memory.is_resident(cpu_build(bench))
 
 
 @story
 async def test_overflow_build_serves_at_once_when_the_networks_kind_is_lost() -> None:
     """Without a load."""
-    async with warm(bench_of()) as bench:
-        await flooded(bench, 6, 300)
+    async with overflowing() as bench:
         loads = bench.memory.loads
         bench.member.lose("gone")
         assert bench.build("v").endswith("@cpu")
