@@ -159,26 +159,6 @@ async def test_neighbours_take_no_memory_of_other_applications() -> None:
         assert bench.memory.budget_bytes - bench.memory.used_bytes >= 9
 
 
-@story
-async def test_neighbour_whose_room_is_taken_evicts_no_build() -> None:
-    """Between the decision and the load the free memory is taken: the neighbour does not come, not even in place of a
-    build that no application needs.
-    """
-    bench = bench_of(60)
-    idle = bench.add({"v": Cost(20), "stray": Cost(8)}, name="idle")
-    await bench.availability.load(idle, "stray")
-    await bench.availability.load(idle, "v")
-    await in_use(bench, "v13")
-    use(bench, "v13", near=("v12", "v14"))
-    bench.core.residency.neighbours.fill()
-    bench.memory.resize(50)
-    await bench.pause(1_000)
-    assert there(bench) == {"v13"}
-    assert there(bench, "t/idle") == {"v", "stray"}
-    assert bench.memory.loads_skipped == 1
-    assert bench.core.arbiter.beside.neighbours == set()
-
-
 def comes(bench: EngineBench, name: str) -> None:
     """This neighbour has begun to come: it is decided, and its load is about to ask for room."""
     bench.core.residency.neighbours.fill()
@@ -191,21 +171,35 @@ async def request_for(bench: EngineBench, name: str, within_ms: float = 500) -> 
     return await bench.memory.pin(bench.build(name), cost.resident_bytes, cost.peak_bytes, deadline_ns)
 
 
+@pytest.mark.parametrize(
+    ("idle", "near", "budget"),
+    [
+        ({"stray": Cost(8), "v": Cost(20)}, ("v12", "v14"), 50),
+        ({"v": Cost(20, asleep_bytes=6, wake_ms=1)}, ("v12",), 30),
+    ],
+    ids=["even if no application needs it", "nor one that sleeps"],
+)
 @story
-async def test_neighbour_whose_room_is_taken_evicts_no_sleeping_build() -> None:
-    """What sleeping builds keep is theirs: none goes for good to make room for a neighbour."""
+async def test_neighbour_whose_room_is_taken_evicts_no_build(
+    idle: dict[str, Cost], near: tuple[str, ...], budget: int
+) -> None:
+    """Between the decision and the load the free memory is taken: the neighbour does not come."""
     bench = bench_of(60)
-    idle = bench.add({"v": Cost(20, asleep_bytes=6, wake_ms=1)}, name="idle")
-    await bench.availability.load(idle)
-    bench.memory.release(bench.build("v", "t/idle"))
+    application = bench.add(idle, name="idle")
+    for name, cost in idle.items():
+        await bench.availability.load(application, name)
+        if cost.asleep_bytes:
+            bench.memory.release(bench.build(name, application.id))
     await in_use(bench, "v13")
-    use(bench, "v13", near=("v12",))
+    kept = {(row["build"], row["state"]) for row in bench.memory.snapshot()["builds"]}
+    use(bench, "v13", near=near)
     comes(bench, "v12")
-    bench.memory.resize(30)
+    bench.memory.resize(budget)
     await bench.pause(1_000)
+    assert kept <= {(row["build"], row["state"]) for row in bench.memory.snapshot()["builds"]}
     assert there(bench) == {"v13"}
-    assert bench.memory.is_asleep(bench.build("v", "t/idle"))
     assert bench.memory.loads_skipped == 1
+    assert bench.core.arbiter.beside.neighbours == set()
 
 
 @story

@@ -102,22 +102,26 @@ async def test_cluster_whose_run_does_not_end_is_lost() -> None:
 
 @story
 async def test_build_copies_leave_and_return_with_their_cluster() -> None:
-    """Where a run has several threads each cluster has its own copy: the others keep theirs."""
+    """Where a run has several threads each cluster has its own copy, and all count: the others keep theirs."""
     bench, machine = on_two_clusters(threads=2), Machine(2, 3)
     build = bench.build("v")
+
+    def copies() -> list[dict[str, int]]:
+        return [one.memory for one in (bench.processor, *bench.twins)]
+
     with machine.keeping(bench):
         async with warm(bench):
-            assert [one.memory for one in (bench.processor, *bench.twins)] == [{build: 10}] * 2
+            assert (copies(), bench.memory.used_bytes) == ([{build: 10}] * 2, 20)
             machine.cores.clear()
             await bench.pause(6000)
-            assert [one.memory for one in (bench.processor, *bench.twins)] == [{build: 10}, {}]
+            assert copies() == [{build: 10}, {}]
             await asyncio.gather(bench.infer(), bench.infer())
             machine.cores |= {2, 3}
             await bench.pause(40_000)
-            assert [one.memory for one in (bench.processor, *bench.twins)] == [{build: 10}] * 2
+            assert copies() == [{build: 10}] * 2
             await asyncio.gather(bench.infer(), bench.infer())
             await bench.availability.unload(bench.catalogue.entry("t/app").application)
-            assert [one.memory for one in (bench.processor, *bench.twins)] == [{}] * 2
+            assert copies() == [{}] * 2
 
 
 @story

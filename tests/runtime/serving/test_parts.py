@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from appliance.clock import SystemClock
+from appliance.domain.errors import DeadlineExceeded
 from appliance.domain.hardware import PreparedForm
+from appliance.domain.names import part_build_id
 from appliance.domain.parts import BatchTime, Cut, Part, PartProfile
 from appliance.domain.request import Request, Tensors
 from appliance.modelstore.importing.profiling import DIFFERENCE_MAX_OTHERS
@@ -22,9 +24,12 @@ from appliance.runtime.processors.measuring.same import difference
 from appliance.runtime.served_parts import partition_of
 from appliance.runtime.serving.parts import Commitment, LoadedPart, PartsRun, Progress
 from tests import toys
+from tests.fakes.clock import story
+from tests.fakes.engine import EngineBench
 from tests.harness.reach import reachable
 from tests.modelstore.stages.dissected import cut_by, dissected, types_in
 from tests.runtime.processors.refusing import RefusingProcessor
+from tests.runtime.serving.parts_bench import CUT, bench_of, variant_of
 
 pytestmark = pytest.mark.gate("a real network is cut and run")
 
@@ -143,6 +148,42 @@ async def test_tensors_between_parts_are_freed_once_read(tmp_path: Path) -> None
     held = {id(one) for one in reachable(run) if isinstance(one, np.ndarray)} - set(map(id, before))
     assert held == set(map(id, answer.values()))
     box.close()
+
+
+class Alone:
+    """Port `Dispatcher`: the first kind has all of it, so many parts at a time."""
+
+    def __init__(self, bench: EngineBench, handles: Sequence[Any], at_once: int) -> None:
+        self.was_at: list[str | None] = []
+        self.ran: list[int] = []
+        self._bench, self._handles, self._at_once = bench, handles, at_once
+
+    async def commit(self, progress: Progress) -> Commitment:
+        self.was_at.append(progress.at)
+        left = [number for number in range(len(CUT.parts)) if number not in progress.done][: self._at_once]
+        parts = {number: LoadedPart("cpu", self._handles[number]) for number in left}
+        return Commitment("fake", self._bench.processor, parts)
+
+    def ended(self, commitment: Commitment, ran: Mapping[int, int], items: int) -> None:
+        self.ran.extend(ran)
+
+
+@pytest.mark.parametrize(("at_once", "was_at"), [(1, [None, "fake"]), (3, [None])])
+@story
+async def test_deadline_between_parts_ends_the_request(at_once: int, was_at: list[str | None]) -> None:
+    """It passes while the second part runs, which ends after 5 ms: nothing more begins. A request that is answered
+    whenever it is done goes on.
+    """
+    bench = bench_of(cut=False)
+    builds = [part_build_id(variant_of(bench).content_sha256, number, "cpu") for number in range(len(CUT.parts))]
+    handles = [await bench.processor.load(PreparedForm(build, "", 4, False, kind="cpu")) for build in builds]
+    alone = Alone(bench, handles, at_once)
+    request = bench.request(5, within_ms=4.5)
+    with pytest.raises(DeadlineExceeded) as late:
+        await PartsRun(bench.clock, CUT, request, ("y",)).run(alone)
+    assert (late.value.waited_ms, alone.ran, alone.was_at) == (5, [0, 1], was_at)
+    request.runs_late = True
+    assert (await PartsRun(bench.clock, CUT, request, ("y",)).run(alone))["y"].tolist() == [16.0]
 
 
 def test_cut_becomes_a_partition_for_the_dispatch_policies(tmp_path: Path) -> None:
