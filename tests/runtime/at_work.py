@@ -3,8 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import fields, replace
 from typing import Any
 
+from appliance.domain.catalogue import Latency
 from tests.fakes.clock import ms
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
@@ -15,6 +17,27 @@ def engine(variants: Cost | Mapping[str, Cost], budget: int = 100, **facts: Any)
     bench = EngineBench(budget, **facts)
     bench.add({"v": variants} if isinstance(variants, Cost) else variants)
     return bench
+
+
+def change(bench: EngineBench, application: str = "t/app", **changes: Any) -> None:
+    """As a new import would: the only variant of a network, or that one's profile, has these values."""
+    model = bench.catalogue.entry(application).model
+    (variant,) = model.variants
+    assert variant.profile is not None
+    of_profile = {one.name for one in fields(variant.profile)} & changes.keys()
+    profile = replace(variant.profile, **{name: changes.pop(name) for name in of_profile})
+    bench.catalogue.put_model(replace(model, variants=(replace(variant, profile=profile, **changes),)))
+
+
+def also_on(bench: EngineBench, kind: str, run_ms: float, application: str = "t/app", **facts: Any) -> None:
+    """The only variant of a network was measured on another kind, too, where a run takes so long; `facts` are those of
+    its cost there.
+    """
+    (variant,) = bench.catalogue.entry(application).model.variants
+    assert variant.profile is not None
+    there = replace(variant.profile, processor=kind, kind=kind, latencies=(Latency(1, run_ms, run_ms),))
+    change(bench, application, other_profiles=(there,))
+    bench.other.costs[bench.build(variant.name, application)] = Cost(**{"run_ms": run_ms, **facts})
 
 
 @asynccontextmanager

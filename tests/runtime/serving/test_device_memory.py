@@ -2,12 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from appliance.domain.catalogue import Latency
 from appliance.domain.errors import LoadFailed
 from appliance.domain.hardware import PreparedForm
 from appliance.runtime.memory.loader import Loader
@@ -15,7 +13,7 @@ from appliance.runtime.processors.device_memory import DeviceMemory
 from tests.fakes.clock import story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
-from tests.runtime.at_work import at_work
+from tests.runtime.at_work import also_on, at_work
 
 NAMES = ("a", "b", "c")
 
@@ -49,12 +47,7 @@ def bench_with_a_card(budget: int, takes: int) -> tuple[EngineBench, DeviceMemor
         setattr(bench.other, name, value)
     for name in NAMES:
         bench.add({name: Cost(run_ms=20, load_ms=5)}, name=name)
-        model = bench.catalogue.entry(f"t/{name}").model
-        (variant,) = model.variants
-        assert variant.profile is not None
-        there = replace(variant.profile, processor="card", kind="card", latencies=(Latency(1, 5, 5),))
-        bench.catalogue.put_model(replace(model, variants=(replace(variant, other_profiles=(there,)),)))
-        bench.other.costs[bench.build(name, f"t/{name}")] = Cost(run_ms=5, load_ms=5)
+        also_on(bench, "card", 5, f"t/{name}", load_ms=5)
     bench.follow_kinds()
     assert bench.member.device_memory is memory
     memory.unload = bench.memory.unload

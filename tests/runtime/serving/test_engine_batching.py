@@ -16,7 +16,7 @@ from appliance.domain.request import Result, Tensors
 from tests.fakes.clock import ms, settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
-from tests.runtime.at_work import at_work, engine, warm
+from tests.runtime.at_work import at_work, change, engine, warm
 
 GAINS = {2: 11.0, 4: 13.0, 8: 27.0}
 """Of a network that takes 10 ms for one item: four are the best batch."""
@@ -124,12 +124,7 @@ async def test_padded_run_of_a_lone_request_counts_its_padded_memory() -> None:
     """Three columns run as four, so what four take is counted."""
     bench = EngineBench(budget=200_000_000, stepped=["cpu"])
     bench.add({"v": gaining()}, inputs=WIDE, padding=BEARS)
-    model = bench.catalogue.entry("t/app").model
-    (variant,) = model.variants
-    assert variant.profile is not None
-    runs = tuple(RunBound({"x": (1, width)}, 10.0, width * 10_000_000) for width in (3, 4))
-    profile = replace(variant.profile, runs=runs)
-    bench.catalogue.put_model(replace(model, variants=(replace(variant, profile=profile),)))
+    change(bench, runs=tuple(RunBound({"x": (1, width)}, 10.0, width * 10_000_000) for width in (3, 4)))
     async with at_work(bench):
         await bench.infer(inputs=columns(3)[0], is_read=True)
         asked = asyncio.create_task(bench.infer(inputs=columns(3)[0], is_read=True))
@@ -192,8 +187,7 @@ async def test_padding_that_yields_unfit_outputs_is_tried_once(kind: str) -> Non
         entry = bench.catalogue.entry("t/app")
         bench.catalogue.put_application(replace(entry.application, weight=2.0))
         assert await asked() == [3, 8]
-        variant = replace(entry.model.variants[0], padding=replace(BEARS, evidence="another one"))
-        bench.catalogue.put_model(replace(entry.model, variants=(variant,)))
+        change(bench, padding=replace(BEARS, evidence="another one"))
         assert await asked() == [4, 3, 8]
 
 

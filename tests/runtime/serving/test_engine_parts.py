@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from appliance.domain.catalogue import Quota
 from appliance.domain.errors import DeadlineExceeded
 from appliance.domain.names import part_build_id
 from appliance.domain.parts import BatchTime
@@ -15,6 +14,7 @@ from tests.fakes.clock import ms, settle, story
 from tests.fakes.processor import Cost
 from tests.runtime.at_work import at_work, warm
 from tests.runtime.serving.dispatch_records import replayed
+from tests.runtime.serving.floods import flood
 from tests.runtime.serving.parts_bench import (
     CUT,
     OTHER,
@@ -166,22 +166,14 @@ async def test_cancelled_request_in_parts_frees_its_worker_after_the_run() -> No
 @story
 async def test_tenants_share_time_where_a_network_runs_in_parts() -> None:
     """Of two tenants that always wait, one with a network in parts, each has half of the time."""
-    async with at_work(bench_of(workers=1)) as bench:
-        bench.add({"w": Cost(run_ms=6, load_ms=0)}, name="other", tenant="u", quota=Quota())
-        bench.follow_kinds()
-        await bench.infer()
+    bench = bench_of(workers=1)
+    bench.add({"w": Cost(run_ms=6, load_ms=0)}, name="other", tenant="u")
+    bench.follow_kinds()
+    async with warm(bench):
         await bench.infer(application="u/other", tenant="u")
-        until_ns = bench.clock.now_ns() + 600_000_000
-        done = {"t/app": 0, "u/other": 0}
-
-        async def asks(application: str, tenant: str) -> None:
-            while bench.clock.now_ns() < until_ns:
-                await bench.infer(application=application, tenant=tenant)
-                done[application] += 1
-
-        await asyncio.gather(*(asks("t/app", "t") for _ in range(3)), *(asks("u/other", "u") for _ in range(3)))
-        assert done["t/app"] == pytest.approx(50, abs=3)
-        assert done["u/other"] == pytest.approx(50, abs=3)
+        async with flood(bench, "t/app", 3) as parts, flood(bench, "u/other", 3) as whole:
+            await bench.pause(600)
+        assert [len(parts.answers_ns), len(whole.answers_ns)] == pytest.approx([50, 50], abs=3)
 
 
 @story

@@ -1,7 +1,6 @@
 """What the engine makes of measured runs: room for their memory, and who may run on the event loop."""
 
 import asyncio
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from appliance.domain.errors import NoRoomToRun
 from tests.fakes.clock import settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
-from tests.runtime.at_work import at_work
+from tests.runtime.at_work import at_work, change
 
 MB = 10**6
 LENGTHS = (TensorSpec("x", "FP32", (-1, -1)),)
@@ -19,13 +18,7 @@ LENGTHS = (TensorSpec("x", "FP32", (-1, -1)),)
 
 def measured(bench: EngineBench, runs: tuple[RunBound, ...], hazards: tuple[str, ...] | None = ()) -> None:
     """Give the only variant these runs."""
-    entry = bench.catalogue.entry("t/app")
-    (variant,) = entry.model.variants
-    assert variant.profile is not None
-    profile = replace(variant.profile, runs=runs, hazards=hazards)
-    largest = runs[-1].shapes if runs else None
-    model = replace(entry.model, variants=(replace(variant, profile=profile, shape_max=largest),))
-    bench.catalogue.put_model(model)
+    change(bench, runs=runs, hazards=hazards, shape_max=runs[-1].shapes if runs else None)
 
 
 def sized(length: int) -> dict[str, np.ndarray]:

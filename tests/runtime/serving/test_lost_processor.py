@@ -3,18 +3,16 @@ and it serves again when it is back.
 """
 
 import asyncio
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from appliance.domain.catalogue import Latency
 from appliance.domain.errors import DeadlineExceeded, ProcessorLost
 from appliance.domain.states import ProcessorState
 from tests.fakes.clock import settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
-from tests.runtime.at_work import at_work, engine
+from tests.runtime.at_work import also_on, at_work, engine
 from tests.runtime.serving.machine import Machine
 
 HOURS_MS = 10 * 3_600_000.0
@@ -23,12 +21,9 @@ HOURS_MS = 10 * 3_600_000.0
 def bench_on_both(npu: Cost | None = None, workers: int = 2, there_ms: float = 5) -> EngineBench:
     """One variant, four times as quick on the kind `npu`, where the import has measured `there_ms`."""
     bench = engine(Cost(run_ms=4 * there_ms, load_ms=5), workers=workers, other_kind="npu")
-    model = bench.catalogue.entry("t/app").model
-    (variant,) = model.variants
-    assert variant.profile is not None
-    there = replace(variant.profile, processor="npu", kind="npu", latencies=(Latency(1, there_ms, there_ms),))
-    bench.catalogue.put_model(replace(model, variants=(replace(variant, other_profiles=(there,)),)))
-    bench.other.costs[bench.build("v")] = npu or Cost(run_ms=5, load_ms=5)
+    also_on(bench, "npu", there_ms, load_ms=5)
+    if npu is not None:
+        bench.other.costs[bench.build("v")] = npu
     bench.follow_kinds()
     return bench
 

@@ -22,25 +22,10 @@ from tests.runtime.serving.parts_bench import (
 
 
 @story
-async def test_whole_network_serves_until_its_parts_are_loaded() -> None:
-    """No request waits for a network that is cut while it serves; the build that takes the place of the parts goes when
-    they have come.
+async def test_whole_network_serves_until_its_parts_are_loaded_beside_it() -> None:
+    """No request waits for a network that is cut while it serves. Where its parts would fit in its place only, nothing
+    would be there while they are loaded, so it goes on serving; once there is room they come, and the whole goes.
     """
-    async with at_work(bench_of(cut=False), residency=True) as bench:
-        await bench.infer()
-        whole = bench.build("v")
-        is_cut(bench)
-        answer = await bench.infer()
-        assert (answer.parts, answer.load_ns, answer.warm) == ((), 0, True)
-        await bench.pause(2000)
-        answer = await bench.infer()
-        assert (len(answer.parts), answer.load_ns, answer.warm) == (3, 0, True)
-        assert not bench.memory.is_resident(whole)
-
-
-@story
-async def test_whole_network_stays_where_its_parts_have_no_room_beside_it() -> None:
-    """Its parts would fit in its place: then nothing would be there while they are loaded, so it goes on serving."""
     async with at_work(bench_of(cut=False), residency=True) as bench:
         bench.memory.resize(20)
         await bench.infer()
@@ -48,13 +33,14 @@ async def test_whole_network_stays_where_its_parts_have_no_room_beside_it() -> N
         is_cut(bench)
         for _ in range(20):
             answer = await bench.infer()
-            assert (answer.load_ns, answer.warm) == (0, True)
+            assert (answer.parts, answer.load_ns, answer.warm) == ((), 0, True)
             await bench.pause(100)
         assert bench.memory.resident_set() == [whole]
         assert bench.memory.evictions == 0
         bench.memory.resize(30)
         await bench.pause(2000)
-        assert len((await bench.infer()).parts) == 3
+        answer = await bench.infer()
+        assert (len(answer.parts), answer.load_ns, answer.warm) == (3, 0, True)
         assert not bench.memory.is_resident(whole)
 
 

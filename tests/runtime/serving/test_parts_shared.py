@@ -18,7 +18,7 @@ from appliance.runtime.serving.dispatcher import PartsDispatcher
 from tests.fakes.clock import ms, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
-from tests.runtime.at_work import at_work, warm
+from tests.runtime.at_work import at_work, change, warm
 from tests.runtime.serving.parts_bench import (
     CUT,
     OTHER,
@@ -38,13 +38,8 @@ def sharing_bench(**facts: Any) -> EngineBench:
     for processor in processors.values():
         for cost in processor.costs.values():
             cost.run_ms_by_batch = {2: 1.2 * cost.run_ms, 4: 1.4 * cost.run_ms}
-    model = bench.catalogue.entry("t/app").model
-    profile = model.variants[0].profile
-    assert profile is not None
-    one = profile.latencies[0].p50_ms
-    rows = tuple(Latency(batch, ms, ms) for batch, ms in ((1, one), (2, 1.2 * one), (4, 1.4 * one)))
-    variant = replace(model.variants[0], profile=replace(profile, latencies=rows, shared_rows_max=4))
-    bench.catalogue.put_model(replace(model, variants=(variant,)))
+    rows = tuple(Latency(batch, ms, ms) for batch, ms in ((1, 20), (2, 24), (4, 28)))
+    change(bench, latencies=rows, shared_rows_max=4)
     parts = tuple(
         replace(part, profiles=tuple(replace(one, times=_by_batch(one.p50_ms())) for one in part.profiles))
         for part in CUT.parts
