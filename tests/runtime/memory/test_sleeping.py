@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from appliance.domain.errors import DeadlineExceeded, LoadFailed, OutOfMemory, ProcessorLost
-from appliance.domain.states import ResidencyState
 from appliance.runtime.ports import Occupied
 from tests.fakes.clock import settle, story
 from tests.fakes.memory import MemoryBench
@@ -134,10 +133,10 @@ async def test_build_on_its_way_to_sleep_is_woken_for_a_request() -> None:
     bench = bench_of("a")
     held = await bench.pin("a")
     bench.memory.release("a")
-    assert held.state is ResidencyState.DRAINING
+    assert bench.states() == {"a": "draining"}
     bench.memory.unpin(held)
     await settle()
-    assert held.state is ResidencyState.UNLOADING
+    assert bench.states() == {"a": "unloading"}
     await bench.use("a", hold_ms=5)
     assert bench.processor.wakes["a"] == 1
     bench.assert_quiet()

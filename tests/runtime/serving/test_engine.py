@@ -157,7 +157,7 @@ async def test_request_beyond_the_concurrency_quota_is_refused() -> None:
 
 @pytest.mark.parametrize("facts", [{}, {"quick_ms_max": 0.25}], ids=["on a worker", "inline"])
 @story
-async def test_failed_run_is_reported_to_its_caller_alone(facts: dict[str, float]) -> None:
+async def test_failed_run_is_reported_to_its_caller_alone(facts: dict[str, Any]) -> None:
     """The runtime's refusal or whatever else it raises: it is counted, and others are served."""
 
     def model(inputs: Tensors) -> dict[str, Any]:

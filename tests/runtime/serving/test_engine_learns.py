@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -104,7 +105,7 @@ async def test_slow_runs_of_a_caller_do_not_get_other_callers_refused() -> None:
     ("facts", "run_ms", "under_way"), [({}, 20, 1), ({"quick_ms_max": 0.25}, 0.1, 0)], ids=["on a worker", "inline"]
 )
 @story
-async def test_failed_runs_are_not_learnt_from(facts: dict[str, float], run_ms: float, under_way: int) -> None:
+async def test_failed_runs_are_not_learnt_from(facts: dict[str, Any], run_ms: float, under_way: int) -> None:
     """Nor runs that crash or are stopped; of a run whose caller went away the time is known all the same."""
     raised: list[Exception] = []
 

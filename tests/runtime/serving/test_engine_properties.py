@@ -176,8 +176,9 @@ async def played(
             task.cancel()
 
     tasks = [asyncio.create_task(begun(call)) for call in drawn]
-    cancels = [cancelled(task, call) for task, call in zip(tasks, drawn, strict=True)]
-    *_, answers = await asyncio.gather(*cancels, asyncio.gather(*tasks, return_exceptions=True))
+    cancels = asyncio.gather(*(cancelled(task, call) for task, call in zip(tasks, drawn, strict=True)))
+    answers: list[Any] = await asyncio.gather(*tasks, return_exceptions=True)
+    await cancels
     await bench.pause(3000)
     for call, answer in zip(drawn, answers, strict=True):
         if isinstance(answer, asyncio.CancelledError):

@@ -133,7 +133,7 @@ async def test_waiting_batch_leaves_the_idle_worker_to_others(processors: int, l
         assert await ended_ms(bench, 3, 10, start_ns, **others) == [5.0, 15.0, 25.0]
         second = ended_ms(bench, 1, 0, start_ns, beyond_plan=False)
         last = ended_ms(bench, 1, 0, start_ns, **others)
-        assert await asyncio.gather(held, second, last) == [[37.0], [37.0], [last_ms]]
+        assert list(await asyncio.gather(held, second, last)) == [[37.0], [37.0], [last_ms]]
 
 
 @story

@@ -21,7 +21,7 @@ def bench_of(quota: Quota | None = None, **facts: float) -> EngineBench:
 
 def add(bench: EngineBench, name: str = "app", tenant: str = "t", cpu_ms: float = CPU_MS, **facts: Any) -> None:
     """A network that serves on the NPU."""
-    sizes = {"load_ms": LOAD_MS, "resident_bytes": 10, "peak_bytes": 12}
+    sizes: dict[str, Any] = {"load_ms": LOAD_MS, "resident_bytes": 10, "peak_bytes": 12}
     bench.add({"v": Cost(run_ms=cpu_ms, **sizes)}, name=name, tenant=tenant, **facts)
     also_on(bench, "npu", NPU_MS, f"{tenant}/{name}", **sizes)
     bench.follow_kinds()
