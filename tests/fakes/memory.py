@@ -1,6 +1,6 @@
 """A memory manager over a fake processor, with the budget watched at every change."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from appliance.clock import NS_PER_MS, LoopClock
 from appliance.policies.forecast.renewal import Renewal
@@ -16,6 +16,7 @@ from appliance.runtime.residency.arbiter import EvictionArbiter
 from appliance.runtime.residency.demand import Expectations
 from appliance.runtime.residency.groups import VariantGroups
 from appliance.runtime.residency.shares import Shares
+from tests.fakes.clock import ms
 from tests.fakes.processor import Cost, FakeProcessor
 from tests.fakes.sinks import Decisions, Events
 from tests.fakes.source import FakeSource
@@ -43,6 +44,7 @@ class MemoryBench:
         watched: bool = True,
         asleep_share: float = 0.25,
         process_of: Callable[[str], Process | None] = lambda build_id: None,
+        ahead_max: int | None = None,
     ) -> None:
         self.clock = LoopClock()
         self.budget = budget
@@ -61,6 +63,7 @@ class MemoryBench:
             asleep_share=asleep_share,
             asleep_of=lambda build: costs[build].asleep_bytes if build in costs else None,
             process_of=process_of,
+            ahead_max=ahead_max,
         )
 
     def elapsed_ms(self, start_ns: int) -> float:
@@ -84,17 +87,37 @@ class MemoryBench:
         try:
             assert not residency.handle.is_asleep
             assert residency.handle.is_live
-            await self.clock.sleep_until_ns(self.clock.now_ns() + int(hold_ms * 1e6))
+            await self.pause(hold_ms)
             assert not residency.handle.is_asleep, "a pinned build went to sleep"
             assert residency.handle.is_live, "a pinned build was unloaded"
         finally:
             self.memory.unpin(residency)
 
+    async def took_ms(self, call: Awaitable[object]) -> float:
+        """Milliseconds until it has ended."""
+        start_ns = self.clock.now_ns()
+        await call
+        return ms(self.clock.now_ns() - start_ns)
+
+    async def pause(self, pause_ms: float) -> None:
+        """Let time pass."""
+        await self.clock.sleep_until_ns(self.clock.now_ns() + int(pause_ms * NS_PER_MS))
+
+    async def put_to_sleep(self, *build_ids: str) -> None:
+        """Use builds and let go of them, one after the other, until all of them have left."""
+        for build_id in build_ids:
+            await self.use(build_id)
+            self.memory.release(build_id)
+            await self.pause(1000)
+
     async def unloaded(self, build_id: str) -> None:
         """Let time pass until a build that leaves has left the device."""
         assert build_id not in self.memory.resident_set(), f"{build_id} does not leave"
         while build_id in self.processor.memory:
-            await self.clock.sleep_until_ns(self.clock.now_ns() + NS_PER_MS)
+            await self.pause(1)
+
+    def states(self) -> dict[str, str]:
+        return {build["build"]: build["state"] for build in self.memory.snapshot()["builds"]}
 
     def resident(self) -> list[str]:
         return sorted(self.memory.resident_set())

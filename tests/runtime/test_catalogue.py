@@ -2,6 +2,7 @@
 
 import dataclasses
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from appliance.domain.catalogue import (
     Tenant,
     TensorSpec,
     Unverified,
+    Variant,
 )
 from appliance.domain.errors import (
     ContentDamaged,
@@ -55,20 +57,22 @@ def catalogue() -> Catalogue:
 
 
 def test_own_application_hides_a_shared_application_of_equal_name(catalogue: Catalogue) -> None:
-    """A tenant means its own first; a tenant without one finds the shared application; a private one of others is not
-    there. So with models.
+    """A tenant means its own first; a tenant without one finds the shared application, as long as that is shared; a
+    private one of others is not there. So with models.
     """
     shared = fill(catalogue, "box", "faces", shared=True)
     own = fill(catalogue, "a", "faces")
     fill(catalogue, "b", "private")
     assert catalogue.resolve("a", "faces") is own
     assert catalogue.resolve("c", "faces") is shared
-    with pytest.raises(UnknownApplication):
-        catalogue.resolve("c", "private")
     assert catalogue.resolve_model("a", "faces").tenant == "a"
     assert catalogue.resolve_model("c", "faces").tenant == "box"
-    with pytest.raises(UnknownModel):
-        catalogue.resolve_model("c", "private")
+    fill(catalogue, "box", "faces", shared=False)
+    for name in ("private", "faces"):
+        with pytest.raises(UnknownApplication):
+            catalogue.resolve("c", name)
+        with pytest.raises(UnknownModel):
+            catalogue.resolve_model("c", name)
 
 
 def test_shared_name_of_two_tenants_means_the_first_tenant_by_name(catalogue: Catalogue) -> None:
@@ -90,13 +94,6 @@ def test_lists_of_a_tenant_show_own_and_unhidden_shared_entries(catalogue: Catal
     assert [a.id for a in catalogue.visible("a")] == ["a/faces", "a/zebra", "box/text"]
     assert [m.id for m in catalogue.visible_models("a")] == ["a/faces", "box/text", "a/zebra"]
     assert [a.id for a in catalogue.visible("b")] == ["box/faces", "box/text"]
-
-
-def test_application_no_longer_shared_is_hidden_from_other_tenants(catalogue: Catalogue) -> None:
-    fill(catalogue, "box", "faces", shared=True)
-    fill(catalogue, "box", "faces", shared=False)
-    with pytest.raises(UnknownApplication):
-        catalogue.resolve("a", "faces")
 
 
 def test_tenant_is_found_until_removed(catalogue: Catalogue) -> None:
@@ -316,95 +313,95 @@ def test_change_of_the_first_choice_is_told_with_a_reason() -> None:
     assert catalogue.entry("t/m").order[0].name == "fp32"
 
 
-def test_kind_with_shared_runs_is_chosen_though_no_quicker_alone() -> None:
-    """20 ms either way; four requests take 44 together, and only where it was shown that they may share a run."""
-    catalogue = Catalogue(MostAccurate(), ServableFactory(("cpu", "openvino")))
-    one = make_variant("a/net", "v", Cost(run_ms=20), content="c")
-    rows = (Latency(1, 20.0, 22.0), Latency(4, 44.0, 48.0))
-    there = Profile("openvino", 10**6, 10**6, 5.0, 5.0, rows, (), kind="openvino")
-    for shared_rows_max, kind in ((1, "cpu"), (2, "cpu"), (4, "openvino")):
-        profile = replace(there, shared_rows_max=shared_rows_max)
-        fill(catalogue, "a", "net", [replace(one, other_profiles=(profile,))])
-        entry = catalogue.entry("a/net")
-        assert catalogue.servables.kind_of(entry.model.variants[0], entry.model) == kind
+THERE = Profile("openvino", 10**6, 10**6, 5.0, 5.0, (Latency(1, 10.0, 12.0),), (), kind="openvino")
+"""Of a run that takes half of what it takes on the first kind."""
 
 
-def test_kind_is_chosen_by_the_time_of_runs_at_once() -> None:
-    """A kind that is quicker alone, and loses more than that where two runs are under way; not where the other kind was
-    not measured so.
-    """
-    catalogue = Catalogue(MostAccurate(), ServableFactory(("cpu", "openvino")))
-    one = make_variant("a/net", "v", Cost(run_ms=20), content="c")
+def of_kinds(*kinds: str, **facts: Any) -> Catalogue:
+    return Catalogue(MostAccurate(), ServableFactory(kinds or ("cpu", "openvino"), **facts))
+
+
+def net(name: str = "v", *others: Profile, tenant: str = "a") -> Variant:
+    """A variant whose run takes 20 ms on the first kind; all of them are one file."""
+    return replace(make_variant(f"{tenant}/net", name, Cost(run_ms=20), content="c"), other_profiles=others)
+
+
+def kind_of(catalogue: Catalogue) -> str:
+    model = catalogue.entry("a/net").model
+    return catalogue.servables.kind_of(model.variants[0], model)
+
+
+TOGETHER = (Latency(1, 20.0, 22.0), Latency(4, 44.0, 48.0))
+AT_ONCE = (Latency(1, 16.0, 17.0), Latency(1, 30.0, 32.0, concurrency=2))
+
+
+@pytest.mark.parametrize(
+    ("own", "there", "kind"),
+    [
+        ((), {"latencies": TOGETHER, "shared_rows_max": 2}, "cpu"),
+        ((), {"latencies": TOGETHER, "shared_rows_max": 4}, "openvino"),
+        ((), {"latencies": AT_ONCE}, "openvino"),
+        ((Latency(1, 21.0, 22.0, concurrency=2),), {"latencies": AT_ONCE}, "cpu"),
+    ],
+    ids=["two may share a run", "four may", "quicker alone", "slower where two run at once"],
+)
+def test_kind_is_chosen_by_shared_runs_and_runs_at_once(
+    own: tuple[Latency, ...], there: dict[str, Any], kind: str
+) -> None:
+    """20 ms either way, and four requests take 44 together; runs at once count where both kinds were measured so."""
+    catalogue, one = of_kinds(), net("v", replace(THERE, **there))
     assert one.profile is not None
-    two = replace(one.profile, latencies=(*one.profile.latencies, Latency(1, 21.0, 22.0, concurrency=2)))
-    rows = (Latency(1, 16.0, 17.0), Latency(1, 30.0, 32.0, concurrency=2))
-    there = Profile("openvino", 10**6, 10**6, 5.0, 5.0, rows, (), kind="openvino")
-    for profile, kind in ((one.profile, "openvino"), (two, "cpu")):
-        fill(catalogue, "a", "net", [replace(one, profile=profile, other_profiles=(there,))])
-        entry = catalogue.entry("a/net")
-        assert catalogue.servables.kind_of(entry.model.variants[0], entry.model) == kind
+    profile = replace(one.profile, latencies=(*one.profile.latencies, *own))
+    fill(catalogue, "a", "net", [replace(one, profile=profile)])
+    assert kind_of(catalogue) == kind
 
 
 def test_content_serves_on_the_kind_that_costs_least() -> None:
     """All its rungs do, once all are measured there; in a guard it is the first kind; `/v1` is told the same."""
-    catalogue = Catalogue(MostAccurate(), ServableFactory(("cpu", "openvino")))
-    small, large = (make_variant("a/net", name, Cost(run_ms=20), content="c") for name in ("small", "large"))
-    quick = Profile("openvino", 10**6, 10**6, 5.0, 5.0, (Latency(1, 10.0, 12.0),), (), kind="openvino")
-    fill(catalogue, "a", "net", [small, replace(large, other_profiles=(quick,))])
-    assert {s.build_id for s in catalogue.entry("a/net").servables.values()} == {build_of(small)}
+    catalogue = of_kinds()
+    fill(catalogue, "a", "net", [net("small"), net("large", THERE)])
+    assert {s.build_id for s in catalogue.entry("a/net").servables.values()} == {build_of(net())}
 
-    fill(catalogue, "a", "net", [replace(one, other_profiles=(quick,)) for one in (small, large)])
+    fill(catalogue, "a", "net", [net("small", THERE), net("large", THERE)])
     entry = catalogue.entry("a/net")
-    assert {s.build_id for s in entry.servables.values()} == {build_of(small).replace("@cpu", "@openvino")}
+    assert {s.build_id for s in entry.servables.values()} == {build_of(net()).replace("@cpu", "@openvino")}
     assert {(s.p50_ms, s.p99_ms, s.resident_bytes) for s in entry.servables.values()} == {(10.0, 12.0, 10**6)}
-    assert catalogue.servables.kind_of(entry.model.variants[0], entry.model) == "openvino"
+    assert kind_of(catalogue) == "openvino"
     assert catalogue.servables.kind_reason_of(entry.model.variants[0], entry.model) == (
         "a request costs 20.1 ms on openvino and 41 on cpu, loads and memory counted in; of its 2 sizes together"
     )
 
     catalogue.put_tenant(Tenant("a", quota=Quota(isolation=Isolation.PROCESS)))
     entry = catalogue.entry("a/net")
-    assert {s.build_id for s in entry.servables.values()} == {f"{build_of(small)}@a"}
-    assert {s.p50_ms for s in entry.servables.values()} == {20.0}
-    assert catalogue.servables.kind_of(entry.model.variants[0], entry.model) == "cpu"
+    assert {(s.build_id, s.p50_ms) for s in entry.servables.values()} == {(f"{build_of(net())}@a", 20.0)}
+    assert kind_of(catalogue) == "cpu"
     assert catalogue.servables.kind_reason_of(entry.model.variants[0], entry.model) == ""
 
 
 @pytest.mark.parametrize(("base_bytes", "kind"), [(10**6, "openvino"), (10**9, "cpu")])
 def test_guarded_build_counts_the_base_memory_of_a_kind(base_bytes: int, kind: str) -> None:
     """Half the time a run is worth a small process of its own, not a process that takes as much as all builds may."""
-    catalogue = Catalogue(
-        MostAccurate(),
-        ServableFactory(
-            ("cpu", "openvino", "cuda"),
-            Isolation.PROCESS,
-            memory_bytes=10**9,
-            guard_bytes={"cpu": 10**6, "openvino": base_bytes},
-        ),
+    guard_bytes = {"cpu": 10**6, "openvino": base_bytes}
+    catalogue = of_kinds(
+        "cpu", "openvino", "cuda", isolation=Isolation.PROCESS, memory_bytes=10**9, guard_bytes=guard_bytes
     )
-    quick = Profile("openvino", 10**6, 10**6, 5.0, 5.0, (Latency(1, 10.0, 12.0),), (), kind="openvino")
-    quicker = replace(quick, processor="cuda", kind="cuda", latencies=(Latency(1, 1.0, 1.0),))
-    one = make_variant("a/net", "v", Cost(run_ms=20), content="c")
-    fill(catalogue, "a", "net", [replace(one, other_profiles=(quick, quicker))])
-    entry = catalogue.entry("a/net")
-    servable = entry.servables["v"]
-    assert servable.build_id == f"{build_of(one).replace('@cpu', f'@{kind}')}@a"
-    assert servable.is_guarded
-    assert not servable.is_inline
-    assert catalogue.servables.kind_of(entry.model.variants[0], entry.model) == kind
+    quicker = replace(THERE, processor="cuda", kind="cuda", latencies=(Latency(1, 1.0, 1.0),))
+    fill(catalogue, "a", "net", [net("v", THERE, quicker)])
+    servable = catalogue.entry("a/net").servables["v"]
+    assert servable.build_id == f"{build_of(net()).replace('@cpu', f'@{kind}')}@a"
+    assert (servable.is_guarded, servable.is_inline) == (True, False)
+    assert kind_of(catalogue) == kind
 
     catalogue.leave_out(frozenset({"openvino"}))
-    assert catalogue.entry("a/net").servables["v"].build_id == f"{build_of(one)}@a"
+    assert catalogue.entry("a/net").servables["v"].build_id == f"{build_of(net())}@a"
 
 
 def test_content_serves_on_the_kind_that_a_planner_wishes_for() -> None:
     """Where it is measured there, and as before when that is over; the planner is told on which kinds it may serve."""
-    catalogue = Catalogue(MostAccurate(), ServableFactory(("cpu", "openvino")))
-    slower = Profile("openvino", 10**6, 10**6, 5.0, 5.0, (Latency(1, 25.0, 26.0),), (), kind="openvino")
-    one = replace(make_variant("a/net", "v", Cost(run_ms=20), content="c"), other_profiles=(slower,))
+    catalogue = of_kinds()
+    one = net("v", replace(THERE, latencies=(Latency(1, 25.0, 26.0),)))
     fill(catalogue, "a", "net", [one])
-    servable = catalogue.entry("a/net").servables["v"]
-    assert catalogue.able_kinds(servable) == ("cpu", "openvino")
+    assert catalogue.able_kinds(catalogue.entry("a/net").servables["v"]) == ("cpu", "openvino")
     version = catalogue.version
     catalogue.wish_kinds({one.content_sha256: "cpu", "another": "openvino"})
     assert catalogue.version == version
@@ -425,26 +422,16 @@ def test_build_that_crashed_on_another_kind_serves_on_the_first() -> None:
     """Of that tenant only: a tenant that makes a copy crash sends no other tenant's builds away. On the first kind
     there is nothing else to do.
     """
-    catalogue = Catalogue(
-        MostAccurate(),
-        ServableFactory(
-            ("cpu", "openvino"),
-            Isolation.PROCESS,
-            memory_bytes=10**9,
-            guard_bytes={"cpu": 10**6, "openvino": 10**6},
-        ),
-    )
-    quick = Profile("openvino", 10**6, 10**6, 5.0, 5.0, (Latency(1, 10.0, 12.0),), (), kind="openvino")
+    catalogue = of_kinds(isolation=Isolation.PROCESS, memory_bytes=10**9, guard_bytes={"cpu": 10**6, "openvino": 10**6})
     for tenant in ("a", "b"):
-        one = make_variant(f"{tenant}/net", "v", Cost(run_ms=20), content="c")
-        fill(catalogue, tenant, "net", [replace(one, other_profiles=(quick,))])
+        fill(catalogue, tenant, "net", [net("v", THERE, tenant=tenant)])
     crashed = catalogue.entry("a/net").servables["v"].build_id
     assert crashed.endswith("@openvino@a")
     assert catalogue.avoid(crashed)
-    assert catalogue.entry("a/net").servables["v"].build_id == f"{build_of(one)}@a"
+    assert catalogue.entry("a/net").servables["v"].build_id == f"{build_of(net())}@a"
     assert catalogue.users_of(crashed) == ()
     assert catalogue.entry("b/net").servables["v"].build_id.endswith("@openvino@b")
-    assert not catalogue.avoid(f"{build_of(one)}@a")
+    assert not catalogue.avoid(f"{build_of(net())}@a")
     model = catalogue.entry("a/net").model
     variant = model.variants[0]
     assert catalogue.servables.avoided_of(variant, model) == ["openvino"]

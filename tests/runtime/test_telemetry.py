@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from appliance.runtime.telemetry import BUCKETS_S, PARTS, RECENT_RUNS, Event, Statistics, Telemetry, merge
-from tests.fakes.clock import run_virtual, settle
+from tests.fakes.clock import settle, story
 from tests.fakes.hand_clock import HandClock
 
 KEY = ("t/a", "v", "t")
@@ -40,7 +40,7 @@ def test_event_has_time_number_and_facts(telemetry: Telemetry) -> None:
 
 
 def test_event_ring_keeps_the_last_events(telemetry: Telemetry) -> None:
-    """Older ones are gone; `after_id` leaves out what is known already."""
+    """`after_id` leaves out what is known already."""
     for name in "abcde":
         telemetry.emit(name)
     assert [e.event for e in telemetry.recent()] == ["c", "d", "e"]
@@ -62,68 +62,51 @@ def test_events_of_a_loud_tenant_do_not_push_out_those_of_others() -> None:
     assert len(telemetry.recent()) == 6
 
 
-def test_figures_of_a_deleted_tenant_are_forgotten(telemetry: Telemetry) -> None:
-    """Also of what it asked of others' applications: their figures do not grow with tenants that come and go."""
-    for caller in ("t", "u"):
-        telemetry.failed(("t/a", "v", caller), "rejected", 1)
-    telemetry.forget_tenant("u")
-    assert set(telemetry.statistics) == {KEY}
-
-
-def test_event_subscriber_gets_missed_and_new_events(telemetry: Telemetry) -> None:
+@story
+async def test_event_subscriber_gets_missed_and_new_events(telemetry: Telemetry) -> None:
     """Without gap or double; a subscriber that names no event hears only new ones."""
+    telemetry.emit("a")
+    telemetry.emit("b")
+    heard: dict[str, list[str]] = {"all": [], "new": []}
 
-    async def story() -> None:
-        telemetry.emit("a")
-        telemetry.emit("b")
-        heard: dict[str, list[str]] = {"all": [], "new": []}
+    async def listen(name: str, after_id: int | None) -> None:
+        async for event in telemetry.subscribe(after_id):
+            heard[name].append(event.event)
 
-        async def listen(name: str, after_id: int | None) -> None:
-            async for event in telemetry.subscribe(after_id):
-                heard[name].append(event.event)
-
-        tasks = [asyncio.create_task(listen("all", 1)), asyncio.create_task(listen("new", None))]
-        await settle()
-        telemetry.emit("c")
-        await settle()
-        telemetry.close()
-        await asyncio.gather(*tasks)
-        assert heard == {"all": ["b", "c"], "new": ["c"]}
-
-    run_virtual(story)
+    tasks = [asyncio.create_task(listen("all", 1)), asyncio.create_task(listen("new", None))]
+    await settle()
+    telemetry.emit("c")
+    await settle()
+    telemetry.close()
+    await asyncio.gather(*tasks)
+    assert heard == {"all": ["b", "c"], "new": ["c"]}
 
 
-def test_slow_event_subscriber_loses_the_oldest_events(telemetry: Telemetry) -> None:
+@story
+async def test_slow_event_subscriber_loses_the_oldest_events(telemetry: Telemetry) -> None:
     """The numbers show the gap, and no sender waits for it."""
-
-    async def story() -> None:
-        events = telemetry.subscribe()
-        first = asyncio.ensure_future(anext(events))
-        await settle()
-        for name in "abcd":
-            telemetry.emit(name)
-        assert [(await first).id, (await anext(events)).id] == [3, 4]
-        await events.aclose()
-        telemetry.emit("e")
-
-    run_virtual(story)
+    events = telemetry.subscribe()
+    first = asyncio.ensure_future(anext(events))
+    await settle()
+    for name in "abcd":
+        telemetry.emit(name)
+    assert [(await first).id, (await anext(events)).id] == [3, 4]
+    await events.aclose()
+    telemetry.emit("e")
 
 
-def test_close_ends_full_and_later_event_subscriptions(telemetry: Telemetry) -> None:
+@story
+async def test_close_ends_full_and_later_event_subscriptions(telemetry: Telemetry) -> None:
     """A full queue does not keep the end away, and a subscriber that comes after it does not wait for ever."""
-
-    async def story() -> None:
-        events = telemetry.subscribe()
-        waiting = asyncio.ensure_future(anext(events))
-        await settle()
-        for name in "abc":
-            telemetry.emit(name)
-        telemetry.close()
-        await waiting
-        assert [e.event async for e in events] == []
-        assert [e.event async for e in telemetry.subscribe(after_id=2)] == ["c"]
-
-    run_virtual(story)
+    events = telemetry.subscribe()
+    waiting = asyncio.ensure_future(anext(events))
+    await settle()
+    for name in "abc":
+        telemetry.emit(name)
+    telemetry.close()
+    await waiting
+    assert [e.event async for e in events] == []
+    assert [e.event async for e in telemetry.subscribe(after_id=2)] == ["c"]
 
 
 @pytest.mark.parametrize(
@@ -150,7 +133,9 @@ def test_request_is_counted_in_all_parts(telemetry: Telemetry) -> None:
 
 
 def test_figures_of_an_application_add_up(telemetry: Telemetry) -> None:
-    """Over tenants, by variant, and no other application's; forgetting takes them away."""
+    """Over tenants, by variant, and no other application's; they are forgotten with a tenant, whatever it asked of
+    others' applications, and with the application.
+    """
     telemetry.done(KEY, warm=True, parts_ns=(1, 1, 1), items=1, run_items=1, at_ns=5)
     telemetry.done(("t/a", "v", "u"), warm=False, parts_ns=(1, 1, 1), items=2, run_items=2, at_ns=5)
     telemetry.failed(("t/a", "", "u"), "rejected", 3)
@@ -158,15 +143,13 @@ def test_figures_of_an_application_add_up(telemetry: Telemetry) -> None:
     telemetry.failed(("t/ab", "v", "t"), "failed", 1)
     figures = telemetry.of_application("t/a")
     assert set(figures) == {"v", ""}
-    assert (figures["v"].outcomes, figures["v"].inferences, figures["v"].warm, figures["v"].cold) == (
-        {"done": 2},
-        3,
-        1,
-        1,
-    )
-    assert figures["v"].histograms["total"].count == 2
-    assert (figures[""].outcomes, figures[""].failed_ns) == ({"rejected": 1, "failed": 1}, 7)
+    served, failed = figures["v"], figures[""]
+    assert (served.outcomes, served.inferences, served.warm, served.cold) == ({"done": 2}, 3, 1, 1)
+    assert served.histograms["total"].count == 2
+    assert (failed.outcomes, failed.failed_ns) == ({"rejected": 1, "failed": 1}, 7)
     assert telemetry.statistics[KEY].inferences == 1  # adding up changes nothing
+    telemetry.forget_tenant("u")
+    assert set(telemetry.statistics) == {KEY, ("t/a", "", "v"), ("t/ab", "v", "t")}
     telemetry.forget_application("t/a")
     assert list(telemetry.statistics) == [("t/ab", "v", "t")]
 

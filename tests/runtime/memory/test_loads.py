@@ -4,7 +4,7 @@ wrong.
 
 import asyncio
 import gc
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import pytest
 
@@ -107,9 +107,7 @@ async def test_least_recently_used_build_makes_room() -> None:
     await bench.use("a")
     await bench.use("b", hold_ms=1)
     await bench.use("a", hold_ms=1)
-    start_ns = bench.clock.now_ns()
-    await bench.use("c")
-    assert bench.elapsed_ms(start_ns) == pytest.approx(40, abs=0.01)
+    assert await bench.took_ms(bench.use("c")) == 40
     assert bench.resident() == ["a", "c"]
     assert bench.events.of("variant evicted")[0] == {
         "build": "b", "bytes": 10, "used_bytes": 20, "applications": ["t/b"], "newcomer": "c",
@@ -150,30 +148,20 @@ async def test_load_ahead_of_time_that_finds_no_room_is_skipped() -> None:
 
 @story
 async def test_load_waits_until_the_pinned_build_in_its_way_is_free() -> None:
-    """All is in use: the load goes on when the last pin goes."""
-    bench = MemoryBench({n: Cost(10, load_ms=10, unload_ms=5) for n in "ab"}, budget=10)
-    held = await bench.pin("a")
-    newcomer = asyncio.create_task(bench.use("b"))
-    await settle()
-    assert not newcomer.done()
-    assert bench.memory.is_resident("a")
-    start_ns = bench.clock.now_ns()
-    bench.memory.unpin(held)
-    await newcomer
-    assert bench.elapsed_ms(start_ns) == pytest.approx(15, abs=0.01)
-    assert bench.resident() == ["b"]
-
-
-@story
-async def test_load_that_waits_for_pins_ends_after_its_limit() -> None:
-    """No pin goes: after `wait_ms_max` the load is out of memory, and the pinned build is not disturbed."""
-    bench = MemoryBench({n: Cost(10) for n in "ab"}, budget=10, wait_ms_max=1000)
+    """All is in use: the load goes on when the last pin goes, or is out of memory after `wait_ms_max`."""
+    bench = MemoryBench({n: Cost(10, load_ms=10, unload_ms=5) for n in "ab"}, budget=10, wait_ms_max=1000)
     held = await bench.pin("a")
     start_ns = bench.clock.now_ns()
     with pytest.raises(OutOfMemory):
         await bench.use("b")
     assert bench.elapsed_ms(start_ns) == pytest.approx(1000, abs=1)
+    newcomer = asyncio.create_task(bench.use("b"))
+    await settle()
+    assert not newcomer.done()
+    assert bench.memory.is_resident("a")
     bench.memory.unpin(held)
+    assert await bench.took_ms(newcomer) == 15
+    assert bench.resident() == ["b"]
     bench.assert_quiet()
 
 
@@ -206,25 +194,26 @@ async def test_load_that_no_request_waits_for_any_more_is_called_off() -> None:
     bench.assert_quiet()
 
 
+@pytest.mark.parametrize(("failures", "deadline_ms"), [([], None), ([ValueError()], 50)], ids=["arrives", "fails"])
 @story
-async def test_memory_that_a_load_gives_back_goes_to_waiting_loads() -> None:
-    """When a build has arrived, or its load has failed, the difference to its peak is there for others at once, whoever
-    holds the build.
-    """
-    cases: list[tuple[list[Exception], float | None]] = [([], None), ([ValueError()], 50)]
-    for failures, deadline_ms in cases:
-        bench = MemoryBench({"a": Cost(10, 20, load_ms=100, failures=failures), "b": Cost(10, load_ms=10)}, budget=20)
-        first = asyncio.create_task(bench.use("a", hold_ms=500, deadline_ms=deadline_ms))
-        await settle()
-        start_ns = bench.clock.now_ns()
-        await bench.use("b")
-        assert bench.elapsed_ms(start_ns) == pytest.approx(110, abs=0.01)
-        await asyncio.gather(first, return_exceptions=True)
-        bench.assert_quiet()
+async def test_memory_that_a_load_gives_back_goes_to_waiting_loads(
+    failures: list[Exception], deadline_ms: float | None
+) -> None:
+    """The difference to its peak is there for others at once, whoever holds the build."""
+    costs = {"a": Cost(10, 20, load_ms=100, failures=failures.copy()), "b": Cost(10, load_ms=10)}
+    bench = MemoryBench(costs, budget=20)
+    first = asyncio.create_task(bench.use("a", hold_ms=500, deadline_ms=deadline_ms))
+    await settle()
+    assert await bench.took_ms(bench.use("b")) == 110
+    await asyncio.gather(first, return_exceptions=True)
+    bench.assert_quiet()
 
 
-class Boundless:
-    """Half an arbiter: nobody has a ceiling, and sleepers leave as they come."""
+class Planned:
+    """Half an arbiter, whose plans are given: nobody has a ceiling, and sleepers leave as they come."""
+
+    def __init__(self, plan: Callable[[RoomProblem], RoomPlan]) -> None:
+        self.plan = plan
 
     def is_bounded(self, build_id: str) -> bool:
         return False
@@ -239,43 +228,32 @@ class Boundless:
         return ()
 
 
+def nobody_leaves(problem: RoomProblem) -> RoomPlan:
+    return RoomPlan((), 0, problem.need_bytes <= problem.free_bytes, "nobody leaves")
+
+
 @story
 async def test_eviction_policy_that_breaks_the_rules_is_caught() -> None:
-    """A plan with a pinned victim, one twice, or too few of them is our own mistake: it is not carried out."""
+    """A plan with a pinned victim is our own mistake: it is not carried out."""
 
-    class Wrong(Boundless):
-        """Gives this plan as soon as memory is full."""
+    def wrong(problem: RoomProblem) -> RoomPlan:
+        plan = nobody_leaves(problem)
+        return plan if plan.sufficient else RoomPlan(("a",), 10, True, "wrong")
 
-        def __init__(self, *victims: str) -> None:
-            self.victims = victims
-
-        def plan(self, problem: RoomProblem) -> RoomPlan:
-            if problem.free_bytes >= problem.need_bytes:
-                return RoomPlan((), 0, True, "it fits")
-            return RoomPlan(self.victims, 10, True, "wrong")
-
-    for wrong, words in ((Wrong("a"), "in use"), (Wrong("b", "b"), "twice"), (Wrong(), "too little")):
-        bench = MemoryBench({n: Cost(10) for n in "abc"}, budget=20, arbiter=wrong)
-        held = await bench.pin("a")
-        await bench.use("b")
-        with pytest.raises(AssertionError, match=words):
-            await bench.use("c")
-        assert bench.resident() == ["a", "b"]
-        bench.memory.unpin(held)
-        bench.assert_quiet()
+    bench = MemoryBench({n: Cost(10) for n in "abc"}, budget=20, arbiter=Planned(wrong))
+    held = await bench.pin("a")
+    await bench.use("b")
+    with pytest.raises(AssertionError, match="in use"):
+        await bench.use("c")
+    assert bench.resident() == ["a", "b"]
+    bench.memory.unpin(held)
+    bench.assert_quiet()
 
 
 @story
 async def test_load_that_the_arbiter_refuses_does_not_wait() -> None:
     """With nothing in use and no eviction there is nothing to wait for: refused at once."""
-
-    class Refuses(Boundless):
-        """Lets nobody leave."""
-
-        def plan(self, problem: RoomProblem) -> RoomPlan:
-            return RoomPlan((), 0, problem.need_bytes <= problem.free_bytes, "nobody leaves")
-
-    bench = MemoryBench({n: Cost(10) for n in "ab"}, budget=10, arbiter=Refuses())
+    bench = MemoryBench({n: Cost(10) for n in "ab"}, budget=10, arbiter=Planned(nobody_leaves))
     await bench.use("a")
     start_ns = bench.clock.now_ns()
     with pytest.raises(OutOfMemory):
@@ -287,19 +265,13 @@ async def test_load_that_the_arbiter_refuses_does_not_wait() -> None:
 @story
 async def test_load_ahead_is_not_urgent_after_its_last_request_gave_up() -> None:
     """As long as a request waits for it, it asks for room as that does; afterwards it is refused as before."""
+    hurries: list[bool] = []
 
-    class Notes(Boundless):
-        """Lets nobody leave, and notes who asks in a hurry."""
+    def noting(problem: RoomProblem) -> RoomPlan:
+        hurries.append(problem.is_urgent)
+        return nobody_leaves(problem)
 
-        def __init__(self) -> None:
-            self.hurries: list[bool] = []
-
-        def plan(self, problem: RoomProblem) -> RoomPlan:
-            self.hurries.append(problem.is_urgent)
-            return RoomPlan((), 0, problem.need_bytes <= problem.free_bytes, "nobody leaves")
-
-    arbiter = Notes()
-    bench = MemoryBench({n: Cost(10) for n in "ab"}, budget=10, arbiter=arbiter)
+    bench = MemoryBench({n: Cost(10) for n in "ab"}, budget=10, arbiter=Planned(noting))
     held = await bench.pin("a")
     start_ns = bench.clock.now_ns()
     ahead = asyncio.create_task(bench.memory.pin("b", 10, 10, None, is_urgent=False))
@@ -309,7 +281,7 @@ async def test_load_ahead_is_not_urgent_after_its_last_request_gave_up() -> None
             await request
     with pytest.raises(OutOfMemory):
         await ahead
-    assert arbiter.hurries == [*(True for _ in arbiter.hurries[1:]), False]
+    assert hurries == [*(True for _ in hurries[1:]), False]
     assert bench.elapsed_ms(start_ns) == pytest.approx(80, abs=0.01)
     assert (bench.memory.loads_skipped, bench.memory.load_failures) == (1, 0)
     bench.memory.unpin(held)
@@ -331,67 +303,32 @@ async def test_replacement_that_a_smaller_budget_has_no_room_for_is_given_up() -
     bench.assert_quiet()
 
 
-class Replaces(Boundless):
-    """For `new` the two others leave and a smaller build comes for each; everybody else has room."""
+@pytest.mark.parametrize("failures", [[], [ValueError("odd")]], ids=["all well", "the first fails"])
+@story
+async def test_replacements_load_in_turn_where_their_peaks_do_not_fit_at_once(failures: list[Exception]) -> None:
+    """36 hold 2 × 13; for a build that needs 29 both give way to builds that take 3 and need 14 while they load: both
+    come, then the new build, and no application is left with nothing. One that fails holds up no other.
+    """
+    costs = {
+        "a": Cost(13),
+        "b": Cost(13),
+        "a-small": Cost(3, 14, load_ms=10, failures=failures.copy()),
+        "b-small": Cost(3, 14, load_ms=10),
+        "new": Cost(17, 29, load_ms=50),
+    }
 
-    def plan(self, problem: RoomProblem) -> RoomPlan:
+    def replacing(problem: RoomProblem) -> RoomPlan:
         if problem.build_id != "new":
             return RoomPlan((), 0, True, "there is room")
         coming = tuple(Replacement(name, f"{name}-small", 3, 14) for name in "ab")
         return RoomPlan(("a", "b"), 26, True, "both are replaced", coming)
 
-
-@story
-async def test_replacements_load_in_turn_where_their_peaks_do_not_fit_at_once() -> None:
-    """36 hold 2 × 13; for a build that needs 29 both give way to builds that take 3 and need 14 while they load: both
-    come, then the new build, and no application is left with nothing.
-    """
-    bench = MemoryBench(
-        {
-            **{name: Cost(13) for name in "ab"},
-            **{f"{name}-small": Cost(3, 14, load_ms=10) for name in "ab"},
-            "new": Cost(17, 29, load_ms=50),
-        },
-        budget=36,
-        arbiter=Replaces(),
-    )
+    bench = MemoryBench(costs, budget=36, arbiter=Planned(replacing))
     await bench.use("a")
     await bench.use("b")
-    start_ns = bench.clock.now_ns()
-    await bench.use("new")
-    assert bench.elapsed_ms(start_ns) == pytest.approx(5 + 10 + 50, abs=0.01), "2 × 14 fit at once, 2 × 14 + 29 do not"
-    assert bench.resident() == ["a-small", "b-small", "new"]
-    bench.assert_quiet()
-
-
-@story
-async def test_replacement_that_fails_in_its_turn_holds_up_no_other_load() -> None:
-    bench = MemoryBench(
-        {
-            **{name: Cost(13) for name in "ab"},
-            "a-small": Cost(3, 14, load_ms=10, failures=[ValueError("odd")]),
-            "b-small": Cost(3, 14, load_ms=10),
-            "new": Cost(17, 29, load_ms=50),
-        },
-        budget=36,
-        arbiter=Replaces(),
-    )
-    await bench.use("a")
-    await bench.use("b")
-    await bench.use("new")
-    assert bench.resident() == ["b-small", "new"]
-    bench.assert_quiet()
-
-
-@story
-async def test_used_bytes_never_count_a_promise() -> None:
-    """While a load waits for a slow unload, what is shown as used stays within the budget."""
-    bench = MemoryBench({n: Cost(10, unload_ms=50) for n in "ab"}, budget=10)
-    await bench.use("a")
-    newcomer = asyncio.create_task(bench.use("b"))
-    await settle()
-    assert (bench.memory.build("a"), bench.memory.used_bytes) == (bench.memory.build("a"), 10)
-    await newcomer
+    took_ms = await bench.took_ms(bench.use("new"))
+    assert bench.resident() == [*([] if failures else ["a-small"]), "b-small", "new"]
+    assert failures or took_ms == 5 + 10 + 50, "2 × 14 fit at once, 2 × 14 + 29 do not"
     bench.assert_quiet()
 
 
@@ -406,7 +343,7 @@ async def test_load_that_every_request_gave_up_on_is_finished() -> None:
     for name in "ab":
         with pytest.raises(DeadlineExceeded):
             await bench.use(name, deadline_ms=10)
-    await bench.clock.sleep_until_ns(bench.clock.now_ns() + 95_000_000)
+    await bench.pause(95)
     assert [b["idle_ms"] for b in bench.memory.snapshot()["builds"] if b["state"] == "resident"] == [
         pytest.approx(15, abs=0.1)
     ]

@@ -3,133 +3,113 @@
 from appliance.lab.plan import plan_one
 from appliance.policies.forecast.memory import Trend
 from appliance.runtime.memory.pressure import MemoryPressure
-from tests.fakes.clock import run_virtual, story
+from tests.fakes.clock import story
 from tests.fakes.memory import MemoryBench
 from tests.fakes.processor import Cost
 
 MIB = 2**20
 
 
-def test_budget_shrinks_at_once_and_grows_back_when_memory_is_calm() -> None:
-    """Others take memory: a build leaves before the system runs out; when they give it back, the box waits, then grows
-    to what it had.
-    """
+class Machine:
+    """A box whose builds take 400 MiB each, and other programs on its machine."""
 
-    async def story() -> None:
-        bench = MemoryBench(
-            {"a": Cost(400 * MIB, 400 * MIB), "b": Cost(400 * MIB, 400 * MIB)}, 1000 * MIB, watched=False
-        )
-        machine = {"others": 0}
-        pressure = MemoryPressure(
-            clock=bench.clock,
-            memory=bench.memory,
-            forecaster=Trend(),
-            available_bytes=lambda: 2000 * MIB - machine["others"] - bench.memory.used_bytes,
-            events=bench.events,
-            decisions=bench.decisions,
-            budget_bytes=1000 * MIB,
-            reserve_bytes=100 * MIB,
-        )
-        await bench.use("a")
-        await bench.use("b")
-        pressure.step()
-        assert bench.memory.budget_bytes == 1000 * MIB, "its own loads are no reason to shrink"
-        machine["others"] = 1300 * MIB
-        await bench.clock.sleep_until_ns(bench.clock.now_ns() + 10**9)
-        pressure.step()
-        await bench.clock.sleep_until_ns(bench.clock.now_ns() + 10**9)
-        assert bench.memory.budget_bytes <= 600 * MIB
-        assert bench.memory.used_bytes <= bench.memory.budget_bytes
-        machine["others"] = 0
-        budgets = []
-        for _ in range(30):
-            await bench.clock.sleep_until_ns(bench.clock.now_ns() + 10**9)
-            pressure.step()
-            budgets.append(bench.memory.budget_bytes)
-        assert budgets[0] <= 600 * MIB, "one calm sample is not calm"
-        assert budgets[-1] == 1000 * MIB
-
-    run_virtual(story)
-
-
-class Stalling:
-    """A box of 1600 MiB, which is what it uses, on a machine that seems to have plenty; `is_scarce` is believed."""
-
-    def __init__(self) -> None:
-        costs = {name: Cost(400 * MIB, 400 * MIB) for name in "abcd"}
-        self.bench = MemoryBench(costs, 1600 * MIB, watched=False)
+    def __init__(self, names: str, budget_mib: int, machine_mib: int) -> None:
+        self.names, self.budget_mib, self.others_mib = names, budget_mib, 0
+        self.bench = MemoryBench({name: Cost(400 * MIB) for name in names}, budget_mib * MIB, watched=False)
         self.is_scarce = True
+        """That processes stand for want of memory is believed."""
         self.pressure = MemoryPressure(
             clock=self.bench.clock,
             memory=self.bench.memory,
             forecaster=Trend(),
-            available_bytes=lambda: 8000 * MIB - self.bench.memory.used_bytes,
+            available_bytes=lambda: (machine_mib - self.others_mib) * MIB - self.bench.memory.used_bytes,
             events=self.bench.events,
             decisions=self.bench.decisions,
-            budget_bytes=1600 * MIB,
+            budget_bytes=budget_mib * MIB,
             reserve_bytes=100 * MIB,
             is_scarce=lambda: self.is_scarce,
         )
 
     async def use_all(self) -> None:
-        for name in "abcd":
+        for name in self.names:
             await self.bench.use(name)
 
     async def pass_s(self, seconds: int) -> None:
         """With the samples of each second, and no request."""
         for _ in range(seconds):
             self.pressure.step()
-            await self.bench.clock.sleep_until_ns(self.bench.clock.now_ns() + 10**9)
+            await self.bench.pause(1000)
+
+    def shares(self) -> tuple[int, int]:
+        """The budget and what is used of it, in MiB."""
+        return self.bench.memory.budget_bytes // MIB, self.bench.memory.used_bytes // MIB
+
+
+@story
+async def test_budget_shrinks_at_once_and_grows_back_when_memory_is_calm() -> None:
+    """Others take memory: a build leaves before the system runs out; when they give it back, the box waits, then grows
+    to what it had.
+    """
+    box = Machine("ab", 1000, 2000)
+    await box.use_all()
+    await box.pass_s(1)
+    assert box.shares() == (1000, 800), "its own loads are no reason to shrink"
+    box.others_mib = 1300
+    await box.pass_s(1)
+    assert max(box.shares()) <= 600
+    box.others_mib = 0
+    await box.pass_s(1)
+    assert box.shares()[0] <= 600, "one calm sample is not calm"
+    await box.pass_s(29)
+    assert box.shares()[0] == 1000
+
+
+def stalling() -> Machine:
+    """It uses all of its budget on a machine that seems to have plenty."""
+    return Machine("abcd", 1600, 8000)
 
 
 @story
 async def test_budget_shrinks_at_each_stall_without_any_request() -> None:
-    """An eighth of what is used at a time, and so at least a build; the reason is kept."""
-    box = Stalling()
+    """An eighth of what is used at a time, and so at least a build; the reason is kept. However many stalls there are a
+    quarter of the budget stays: the box goes on with small networks.
+    """
+    box = stalling()
     await box.use_all()
-    used = [box.bench.memory.used_bytes // MIB]
+    used = [box.shares()[1]]
     for _ in range(2):
         box.pressure.stalled()
         await box.pass_s(2)
-        used.append(box.bench.memory.used_bytes // MIB)
+        used.append(box.shares()[1])
     assert used == [1600, 1200, 800]
     decisions = [told for kind, told in box.bench.decisions.told if kind == "budget"]
     for told in decisions:
         assert {k: v for k, v in plan_one(told["problem"]).items() if k != "elapsed_ms"} == told["answer"]
-    answers = [str(told["answer"]) for told in decisions]
-    assert len(answers) == 2
-    assert all("processes stand for want of memory" in answer for answer in answers)
-
-
-@story
-async def test_budget_keeps_a_quarter_however_many_stalls_there_are() -> None:
-    """A box goes on with small networks, as long as there is memory to be had."""
-    box = Stalling()
-    await box.use_all()
-    for _ in range(30):
+        assert "processes stand for want of memory" in str(told["answer"])
+    assert len(decisions) == 2
+    for _ in range(28):
         box.pressure.stalled()
         await box.pass_s(2)
-    assert box.bench.memory.budget_bytes == 400 * MIB
-    assert box.bench.memory.used_bytes == 400 * MIB
+    assert box.shares() == (400, 400)
 
 
 @story
 async def test_budget_grows_back_when_there_was_no_stall_for_a_while() -> None:
-    box = Stalling()
+    box = stalling()
     await box.use_all()
     box.pressure.stalled()
     await box.pass_s(20)
-    assert box.bench.memory.budget_bytes < 1600 * MIB
+    assert box.shares()[0] < 1600
     await box.pass_s(20)
-    assert box.bench.memory.budget_bytes == 1600 * MIB
+    assert box.shares()[0] == 1600
 
 
 @story
 async def test_budget_stays_where_stalls_are_of_other_processes() -> None:
     """Other processes stall within limits of their own."""
-    box = Stalling()
+    box = stalling()
     await box.use_all()
     box.is_scarce = False
     box.pressure.stalled()
     await box.pass_s(10)
-    assert box.bench.memory.used_bytes == 1600 * MIB
+    assert box.shares() == (1600, 1600)

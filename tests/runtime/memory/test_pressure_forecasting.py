@@ -11,7 +11,7 @@ from appliance.policies.forecast.kinds import read
 from appliance.policies.forecast.memory import Trend
 from appliance.runtime.memory.pressure import MemoryPressure
 from appliance.runtime.memory.pressure_forecasting import FIRST_SAMPLES, MemoryForecasting
-from tests.fakes.clock import run_virtual
+from tests.fakes.clock import story
 from tests.fakes.memory import MemoryBench
 
 T = TypeVar("T")
@@ -62,57 +62,49 @@ class Box:
         return compute()
 
 
-def test_forecaster_network_takes_over_where_it_errs_less_and_is_kept() -> None:
+@story
+async def test_forecaster_network_takes_over_where_it_errs_less_and_is_kept() -> None:
     """The trend until there are samples enough; then the network that learnt the cycle, and its text makes it again."""
-
-    async def story() -> None:
-        box = Box()
-        await box.pass_s(FIRST_SAMPLES - 1)
-        await box.forecasting.choose()
-        assert (box.pressure.forecaster, box.saved, box.computed) == (Trend(), [], 0)
-        await box.pass_s(1)
-        await box.forecasting.choose()
-        assert box.computed == 1, "where it delays nobody"
-        assert box.pressure.forecaster.name == "rnn"
-        (chosen,) = box.bench.events.of("memory forecaster chosen")
-        assert chosen["error_mb"]["rnn"] < 0.5 * chosen["error_mb"]["trend"]
-        kept = read(box.saved[-1], MEMORY_FORECASTERS)
-        samples, horizon_ns = box.pressure.samples(), box.pressure.horizon_ns
-        assert kept.predict(samples, horizon_ns) == box.pressure.forecaster.predict(samples, horizon_ns)
-
-    run_virtual(story)
+    box = Box()
+    await box.pass_s(FIRST_SAMPLES - 1)
+    await box.forecasting.choose()
+    assert (box.pressure.forecaster, box.saved, box.computed) == (Trend(), [], 0)
+    await box.pass_s(1)
+    await box.forecasting.choose()
+    assert box.computed == 1, "where it delays nobody"
+    assert box.pressure.forecaster.name == "rnn"
+    (chosen,) = box.bench.events.of("memory forecaster chosen")
+    assert chosen["error_mb"]["rnn"] < 0.5 * chosen["error_mb"]["trend"]
+    kept = read(box.saved[-1], MEMORY_FORECASTERS)
+    samples, horizon_ns = box.pressure.samples(), box.pressure.horizon_ns
+    assert kept.predict(samples, horizon_ns) == box.pressure.forecaster.predict(samples, horizon_ns)
 
 
-def test_forecaster_is_chosen_once_without_waiting_for_the_night() -> None:
-    async def story() -> None:
-        box = Box()
-        running = asyncio.create_task(box.forecasting.run())
-        await box.pass_s(FIRST_SAMPLES + 200)
-        assert box.computed == 1
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-
-    run_virtual(story)
+@story
+async def test_forecaster_is_chosen_once_without_waiting_for_the_night() -> None:
+    box = Box()
+    running = asyncio.create_task(box.forecasting.run())
+    await box.pass_s(FIRST_SAMPLES + 200)
+    assert box.computed == 1
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
 
 @pytest.mark.nightly("trains forecasters")
-def test_forecaster_learns_from_the_liveliest_samples_at_night() -> None:
+@story
+async def test_forecaster_learns_from_the_liveliest_samples_at_night() -> None:
     """By day another process came and went; before the night nothing moves for twenty minutes: the cycle is learnt."""
-
-    async def story() -> None:
-        box = Box()
-        running = asyncio.create_task(box.forecasting.run())
-        await box.pass_s(FIRST_SAMPLES + 100)
-        box.is_busy = False
-        await box.pass_s(60)
-        box.is_busy = True
-        await box.pass_s(600)
-        box.is_busy = False
-        await box.pass_s(1200)
-        await box.forecasting.choose()
-        chosen = box.bench.events.of("memory forecaster chosen")[-1]
-        assert chosen["error_mb"]["trend"] > 50, "quiet samples would have taught nothing"
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-
-    run_virtual(story)
+    box = Box()
+    running = asyncio.create_task(box.forecasting.run())
+    await box.pass_s(FIRST_SAMPLES + 100)
+    box.is_busy = False
+    await box.pass_s(60)
+    box.is_busy = True
+    await box.pass_s(600)
+    box.is_busy = False
+    await box.pass_s(1200)
+    await box.forecasting.choose()
+    chosen = box.bench.events.of("memory forecaster chosen")[-1]
+    assert chosen["error_mb"]["trend"] > 50, "quiet samples would have taught nothing"
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)

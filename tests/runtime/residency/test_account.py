@@ -12,6 +12,7 @@ from appliance.runtime.ports import Occupied
 from tests.fakes.clock import story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
+from tests.runtime.at_work import at_work
 
 MB = 10**6
 
@@ -56,10 +57,9 @@ async def test_tenant_memory_account_ends_at_tenant_ceiling() -> None:
 
 @story
 async def test_residency_policy_is_told_memory_left_beside_processes() -> None:
-    bench = box()
-    bench.add({"fp32": Cost(90 * MB), "int8": Cost(20 * MB)}, name="two")
-    bench.memory.set_overhead(100 * MB)
-    async with bench.working():
+    async with at_work(box()) as bench:
+        bench.add({"fp32": Cost(90 * MB), "int8": Cost(20 * MB)}, name="two")
+        bench.memory.set_overhead(100 * MB)
         await bench.infer(application="t/two")
         problems = [told["problem"] for kind, told in bench.decisions.told if kind == "residency"]
     assert {one.memory_bytes for one in problems if isinstance(one, ResidencyProblem)} == {100 * MB}
@@ -68,10 +68,9 @@ async def test_residency_policy_is_told_memory_left_beside_processes() -> None:
 @story
 async def test_refusal_names_the_processes_that_hold_memory() -> None:
     """With what each sort takes, the largest first, also where the request can never fit."""
-    bench = box(150)
-    bench.memory.set_overhead(31 * MB)
-    bench.memory.set_overhead(22 * MB, of=FORK_SERVERS)
-    async with bench.working():
+    async with at_work(box(150)) as bench:
+        bench.memory.set_overhead(31 * MB)
+        bench.memory.set_overhead(22 * MB, of=FORK_SERVERS)
         with pytest.raises(OutOfMemory) as caught:
             await bench.infer(application="t/large")
         processes = [
@@ -85,17 +84,6 @@ async def test_refusal_names_the_processes_that_hold_memory() -> None:
             await bench.infer(application="t/largest")
     assert not never.value.can_fit
     assert "guards 31 MB; fork servers 22 MB; raise the memory budget" in str(never.value)
-
-
-@story
-async def test_planner_process_ends_when_request_needs_memory() -> None:
-    """The planner ends before the request is refused."""
-    bench = box()
-    await begin_planner(bench, 50)
-    bench.memory.set_overhead(90 * MB)
-    async with bench.working():
-        await bench.infer(application="t/large")
-    assert bench.memory.overheads() == {"guards": 90 * MB}
 
 
 class Guards:
@@ -123,26 +111,14 @@ class Guards:
         self._bench.memory.set_overhead(0)
 
 
+@pytest.mark.parametrize(("planner_mb", "needs_mb"), [(0, 150), (50, 190)])
 @story
-async def test_guard_with_idle_builds_ends_when_request_needs_memory() -> None:
-    """A guard of 60 holds an idle build of 60 in 200: neither alone makes room for 150."""
-    bench = box()
-    bench.add({"v": Cost(150 * MB)}, name="largest", tenant="u")
-    async with bench.working():
-        await bench.infer(application="t/small")
-        Guards(bench, 60, bench.build("v", "t/small"))
-        await bench.infer(application="u/largest", tenant="u")
-    assert bench.memory.resident_set() == [bench.build("v", "u/largest")]
-    assert bench.memory.overheads() == {}
-
-
-@story
-async def test_guard_with_idle_builds_and_planner_end_when_request_needs_memory() -> None:
-    """A planner of 50, and a guard of 60 that holds an idle build of 60, in 200: all of it makes room for 190."""
-    bench = box()
-    bench.add({"v": Cost(190 * MB)}, name="largest", tenant="u")
-    await begin_planner(bench, 50)
-    async with bench.working():
+async def test_guard_with_idle_builds_ends_when_request_needs_memory(planner_mb: int, needs_mb: int) -> None:
+    """A guard of 60 holds an idle build of 60 in 200, and there may be a planner of 50: all of it makes room."""
+    async with at_work(box()) as bench:
+        bench.add({"v": Cost(needs_mb * MB)}, name="largest", tenant="u")
+        if planner_mb:
+            await begin_planner(bench, planner_mb)
         await bench.infer(application="t/small")
         Guards(bench, 60, bench.build("v", "t/small"))
         await bench.infer(application="u/largest", tenant="u")
@@ -156,12 +132,11 @@ async def test_guard_with_idle_builds_ends_only_if_tenant_keeps_guarantee(guaran
     """A tenant has two guards of 20 in 200, one with a build of 40, and one of 65. Without the first build it has 105,
     without its guard, too, 85.
     """
-    bench = EngineBench(200 * MB)
-    quota = Quota(memory_guarantee_bytes=guaranteed * MB)
-    bench.add({"v40": Cost(40 * MB)}, name="older", quota=quota)
-    bench.add({"v65": Cost(65 * MB)}, name="newer", quota=quota)
-    bench.add({"v": Cost(115 * MB)}, name="largest", tenant="u")
-    async with bench.working():
+    async with at_work(EngineBench(200 * MB)) as bench:
+        quota = Quota(memory_guarantee_bytes=guaranteed * MB)
+        bench.add({"v40": Cost(40 * MB)}, name="older", quota=quota)
+        bench.add({"v65": Cost(65 * MB)}, name="newer", quota=quota)
+        bench.add({"v": Cost(115 * MB)}, name="largest", tenant="u")
         await bench.infer(application="t/older")
         await bench.infer(application="t/newer")
         older, newer = bench.build("v40", "t/older"), bench.build("v65", "t/newer")
@@ -178,9 +153,8 @@ async def test_guard_with_idle_builds_ends_only_if_tenant_keeps_guarantee(guaran
 @story
 async def test_guard_with_build_in_use_stays_when_request_needs_memory() -> None:
     """The request is refused, and the refusal names what holds the memory."""
-    bench = box()
-    bench.add({"v": Cost(150 * MB)}, name="largest", tenant="u")
-    async with bench.working():
+    async with at_work(box()) as bench:
+        bench.add({"v": Cost(150 * MB)}, name="largest", tenant="u")
         await bench.infer(application="t/small")
         small = bench.build("v", "t/small")
         Guards(bench, 60, small)
@@ -198,7 +172,7 @@ async def test_request_above_tenant_ceiling_ends_no_planner_process() -> None:
     """There is memory; what the tenant may take is less."""
     bench = box(quota=Quota(memory_ceiling_bytes=70 * MB))
     await begin_planner(bench, 50)
-    async with bench.working():
+    async with at_work(bench):
         with pytest.raises(CeilingReached):
             await bench.infer(application="t/large")
     assert bench.memory.overheads() == {"planner processes": 50 * MB}

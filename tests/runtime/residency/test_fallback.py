@@ -1,5 +1,8 @@
 """Least recently used: the longest unused leave first, and no more of them than needed."""
 
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,29 +18,26 @@ def build(name: str, size: int, used: int, pinned: bool = False) -> ResidentBuil
     return ResidentBuild(name, size, used, pinned)
 
 
-def test_lru_plan_evicts_longest_unused_until_build_fits() -> None:
-    """Two of three go, in the order of their last use."""
-    assert plan(25, 5, build("a", 10, 3), build("b", 10, 1), build("c", 10, 2)).victims == ("b", "c")
-
-
-def test_lru_plan_passes_over_pinned_build() -> None:
-    """The oldest is in use, so the next one goes."""
-    assert plan(10, 0, build("a", 10, 1, pinned=True), build("b", 10, 2)).victims == ("b",)
-
-
-def test_lru_plan_breaks_ties_by_build_id() -> None:
-    """Equal last use: the smaller build id goes."""
-    assert plan(10, 0, build("b", 10, 1), build("a", 10, 1)).victims == ("a",)
+@pytest.mark.parametrize(
+    ("need", "free", "resident", "victims"),
+    [
+        (25, 5, [("a", 10, 3), ("b", 10, 1), ("c", 10, 2)], ("b", "c")),
+        (10, 0, [("a", 10, 1, True), ("b", 10, 2)], ("b",)),
+        (10, 0, [("b", 10, 1), ("a", 10, 1)], ("a",)),
+        (5, 5, [("a", 10, 1)], ()),
+    ],
+    ids=["in the order of their last use", "not the oldest, which is in use", "of equal age by name", "it fits"],
+)
+def test_lru_plan_evicts_longest_unused_until_build_fits(
+    need: int, free: int, resident: list[tuple[Any, ...]], victims: tuple[str, ...]
+) -> None:
+    assert plan(need, free, *(build(*one) for one in resident)).victims == victims
 
 
 def test_lru_plan_without_enough_memory_evicts_none_and_names_missing_bytes() -> None:
     """The plan says how much would still be missing, and names no victim."""
     answer = plan(30, 5, build("a", 10, 1), build("b", 50, 2, pinned=True))
     assert answer == RoomPlan((), 0, False, "15 bytes are missing even without every unpinned build")
-
-
-def test_lru_plan_evicts_none_where_build_fits() -> None:
-    assert plan(5, 5, build("a", 10, 1)).victims == ()
 
 
 sizes = st.integers(0, 100)

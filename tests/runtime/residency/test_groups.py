@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from appliance.domain.catalogue import (
     Accuracy,
     Application,
@@ -26,6 +28,11 @@ MIDDLE = make_variant("t/m", "middle", Cost(60, run_ms=10), accuracy=80.0)
 SMALL = make_variant("t/m", "small", Cost(20, run_ms=4), accuracy=70.0)
 
 
+def slow(accuracy: float) -> Variant:
+    """As small as the small one, and the slowest."""
+    return make_variant("t/m", "slow", Cost(20, run_ms=30), accuracy=accuracy)
+
+
 def fleet(*slos_ms: float | None, variants: tuple[Variant, ...] = (LARGE, SMALL), least: float = 0.0) -> Catalogue:
     """A model with an application for each of the SLOs; `least` accuracy is that of the first."""
     catalogue = Catalogue(MostAccurate())
@@ -37,54 +44,37 @@ def fleet(*slos_ms: float | None, variants: tuple[Variant, ...] = (LARGE, SMALL)
     return catalogue
 
 
-def options(*variants: Variant, slos_ms: tuple[float | None, ...] = (None,), least: float = 0.0) -> list[str]:
-    """Names of the options of such a model."""
+@pytest.mark.parametrize(
+    ("variants", "slos_ms", "least", "expected"),
+    [
+        ((SMALL, LARGE, MIDDLE), (None,), 0, "large middle small"),
+        ((LARGE, MIDDLE, SMALL), (20,), 0, "middle small"),
+        ((LARGE, slow(85.0)), (40,), 0, "large slow"),
+        ((LARGE, slow(95.0)), (40,), 0, "large"),
+        ((LARGE, MIDDLE, SMALL), (1,), 0, "large middle small"),
+        ((LARGE, MIDDLE), (12,), 0, "middle"),
+        ((LARGE, MIDDLE, SMALL), (None, 20, 10), 0, "small"),
+        ((LARGE, MIDDLE, SMALL), (20, 1), 0, "middle small"),
+        ((LARGE, MIDDLE, SMALL), (None, 9), 75, "large middle small"),
+    ],
+    ids=[
+        "no SLO: all, the most accurate first",
+        "twice 10 ms fit in 20, twice 20 do not",
+        "a smaller one that misses the SLO is for want of room only",
+        "a more accurate one that misses the SLO would be taken for better",
+        "no variant keeps the SLO",
+        "a run alone is within the SLO",
+        "the strictest SLO that can be kept",
+        "an impossible SLO undoes no other promise",
+        "the only fast one is not accurate enough for the first application",
+    ],
+)
+def test_options_are_variants_that_requests_would_be_answered_with(
+    variants: tuple[Variant, ...], slos_ms: tuple[float | None, ...], least: float, expected: str
+) -> None:
+    """Applications of one model share its memory."""
     (group,) = VariantGroups(fleet(*slos_ms, variants=variants, least=least)).all()
-    return [option.name for option in group.options]
-
-
-def test_options_without_slo_are_all_variants_most_accurate_first() -> None:
-    assert options(SMALL, LARGE, MIDDLE) == ["large", "middle", "small"]
-
-
-def test_options_leave_out_larger_variants_that_miss_slo() -> None:
-    """20 ms: twice 10 fits, twice 20 does not. A variant is wanted if a request would be answered with it."""
-    assert options(LARGE, MIDDLE, SMALL, slos_ms=(20,)) == ["middle", "small"]
-
-
-def test_options_end_with_smaller_variant_that_misses_slo() -> None:
-    """int8 that is slower than fp32: only where there is no room for more."""
-    slow = make_variant("t/m", "slow", Cost(20, run_ms=30), accuracy=85.0)
-    assert options(LARGE, slow, slos_ms=(40,)) == ["large", "slow"]
-
-
-def test_options_leave_out_more_accurate_variant_that_misses_slo() -> None:
-    """Policies would take it for the better variant."""
-    slow = make_variant("t/m", "slow", Cost(20, run_ms=30), accuracy=95.0)
-    assert options(LARGE, slow, slos_ms=(40,)) == ["large"]
-
-
-def test_slo_that_no_variant_keeps_changes_no_options() -> None:
-    assert options(LARGE, MIDDLE, SMALL, slos_ms=(1,)) == ["large", "middle", "small"]
-
-
-def test_options_are_variants_whose_run_alone_is_within_slo() -> None:
-    assert options(LARGE, MIDDLE, slos_ms=(12,)) == ["middle"]
-
-
-def test_options_go_by_strictest_slo_that_can_be_kept() -> None:
-    """Applications of one model share its memory; an application that asks for the impossible does not undo another's
-    promise.
-    """
-    assert options(LARGE, MIDDLE, SMALL, slos_ms=(None, 20, 10)) == ["small"]
-    assert options(LARGE, MIDDLE, SMALL, slos_ms=(20, 1)) == ["middle", "small"]
-
-
-def test_least_accuracy_takes_precedence_over_slo() -> None:
-    """The only fast variant is not accurate enough for the first application, so it is no reason to
-    give up the others.
-    """
-    assert options(LARGE, MIDDLE, SMALL, slos_ms=(None, 9), least=75) == ["large", "middle", "small"]
+    assert [option.name for option in group.options] == expected.split()
 
 
 def test_preferred_variant_is_first_option_among_equally_accurate() -> None:
@@ -102,7 +92,7 @@ def test_preferred_variant_is_first_option_among_equally_accurate() -> None:
     assert group.options[0].accuracy > group.options[1].accuracy == 90.0
 
 
-def preferring(*prefers: Prefer) -> list[str]:
+def preferring(*prefers: Prefer) -> str:
     """Options of a model whose middle variant loses next to nothing and takes half the time, and whose small one is
     fast and bad.
     """
@@ -113,19 +103,18 @@ def preferring(*prefers: Prefer) -> list[str]:
     for number, prefer in enumerate(prefers):
         catalogue.put_application(Application(f"t/a{number}", "t", f"a{number}", "t/m", prefer=prefer))
     (group,) = VariantGroups(catalogue).all()
-    return [option.name for option in group.options]
+    return " ".join(option.name for option in group.options)
 
 
 def test_options_begin_with_variant_that_preference_chooses() -> None:
-    """Else memory would be filled with a variant that the applications do not choose."""
-    assert preferring(Prefer.ACCURACY) == ["large", "middle", "small"]
-    assert preferring(Prefer.BALANCED) == ["middle", "small"]
-    assert preferring(Prefer.SPEED) == ["small"]
-
-
-def test_options_of_model_follow_most_demanding_application() -> None:
-    assert preferring(Prefer.BALANCED, Prefer.ACCURACY, Prefer.SPEED) == ["large", "middle", "small"]
-    assert preferring(Prefer.SPEED, Prefer.BALANCED) == ["middle", "small"]
+    """Else memory would be filled with a variant that the applications do not choose. Of several applications of a
+    model the most demanding chooses.
+    """
+    assert preferring(Prefer.ACCURACY) == "large middle small"
+    assert preferring(Prefer.BALANCED) == "middle small"
+    assert preferring(Prefer.SPEED) == "small"
+    assert preferring(Prefer.BALANCED, Prefer.ACCURACY, Prefer.SPEED) == "large middle small"
+    assert preferring(Prefer.SPEED, Prefer.BALANCED) == "middle small"
 
 
 def test_unverified_variant_is_an_option_where_all_applications_allow_it() -> None:

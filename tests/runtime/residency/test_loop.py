@@ -11,10 +11,11 @@ from appliance.policies.residency.steps import in_steps
 from appliance.runtime.residency.enacting import PlanEnactor
 from appliance.runtime.residency.loop import pause_ns
 from appliance.runtime.residency.reloads import Reloads
-from tests.fakes.clock import run_virtual, settle, story
+from tests.fakes.clock import settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.policies import listen
 from tests.fakes.processor import Cost
+from tests.runtime.at_work import at_work, engine
 
 of_the_box = pytest.mark.parametrize("eviction", ["expected-utility", "iws-bfe"])
 
@@ -25,69 +26,57 @@ def residents(bench: EngineBench) -> Mapping[str, str | None]:
 
 
 @of_the_box
-def test_variant_of_expected_application_is_loaded_before_request(eviction: str) -> None:
+@story
+async def test_variant_of_expected_application_is_loaded_before_request(eviction: str) -> None:
     """Asked every 10 s, unloaded in between: the variant is back when the next request comes, which is warm."""
-
-    async def story() -> None:
-        bench = EngineBench(100, eviction=eviction)
-        bench.add({"large": Cost(60), "small": Cost(20)})
-        async with bench.working(residency=True):
-            for _ in range(4):
-                await bench.infer()
-                await bench.pause(9_000)
-                await bench.memory.unload(bench.build("large"))
-                await bench.pause(1_000 - 110)
-            assert residents(bench)["t/app"] is not None
-            assert (await bench.infer()).warm
-
-    run_virtual(story)
+    async with at_work(engine({"large": Cost(60), "small": Cost(20)}, 100, eviction=eviction), residency=True) as bench:
+        for _ in range(4):
+            await bench.infer()
+            await bench.pause(9_000)
+            await bench.memory.unload(bench.build("large"))
+            await bench.pause(1_000 - 110)
+        assert residents(bench)["t/app"] is not None
+        assert (await bench.infer()).warm
 
 
 @of_the_box
-def test_smaller_variant_leaves_when_better_variant_is_loaded(eviction: str) -> None:
+@story
+async def test_smaller_variant_leaves_when_better_variant_is_loaded(eviction: str) -> None:
     """The small one served while there was no room; when the large one is brought in its window, the small one goes."""
-
-    async def story() -> None:
-        bench = EngineBench(100, eviction=eviction)
+    async with at_work(EngineBench(100, eviction=eviction), residency=True) as bench:
         app = bench.add({"large": Cost(60), "small": Cost(20)})
-        async with bench.working(residency=True):
-            await bench.availability.load(app, "small")
-            for _ in range(4):
-                await bench.infer()
-                await bench.pause(1_000)
+        await bench.availability.load(app, "small")
+        for _ in range(4):
+            await bench.infer()
             await bench.pause(1_000)
-            assert bench.memory.resident_set() == [bench.build("large")]
-            assert bench.memory.used_bytes == 60
-
-    run_virtual(story)
+        await bench.pause(1_000)
+        assert bench.memory.resident_set() == [bench.build("large")]
+        assert bench.memory.used_bytes == 60
 
 
 @pytest.mark.parametrize("eviction", ["expected-utility", "iws-bfe", "lru"])
-def test_larger_variant_is_loaded_when_windows_follow_without_pause(eviction: str) -> None:
+@story
+async def test_larger_variant_is_loaded_when_windows_follow_without_pause(eviction: str) -> None:
     """Asked more often than the large variant takes to load, so that a window follows at once on the one before, the
     application is brought that variant when there is room for it; also by policies that move nothing by themselves.
     """
-
-    async def story() -> None:
-        bench = EngineBench(100, eviction=eviction)
-        bench.add({"large": Cost(60, load_ms=400), "small": Cost(20)})
+    async with at_work(
+        engine({"large": Cost(60, load_ms=400), "small": Cost(20)}, 100, eviction=eviction), residency=True
+    ) as bench:
         bench.add({"v": Cost(70)}, name="other")
         other = bench.build("v", "t/other")
-        async with bench.working(residency=True):
-            held = await bench.memory.pin(other, 70, 70, None)
-            for _ in range(40):
-                await bench.infer()
-                await bench.pause(50)
-            assert not bench.memory.is_resident(bench.build("large"))
-            bench.memory.unpin(held)
-            bench.core.residency.leave_out("t/other")
-            await bench.memory.unload(other)
-            for _ in range(60):
-                await bench.infer()
-                await bench.pause(50)
-            assert bench.memory.is_resident(bench.build("large"))
-
-    run_virtual(story)
+        held = await bench.memory.pin(other, 70, 70, None)
+        for _ in range(40):
+            await bench.infer()
+            await bench.pause(50)
+        assert not bench.memory.is_resident(bench.build("large"))
+        bench.memory.unpin(held)
+        bench.core.residency.leave_out("t/other")
+        await bench.memory.unload(other)
+        for _ in range(60):
+            await bench.infer()
+            await bench.pause(50)
+        assert bench.memory.is_resident(bench.build("large"))
 
 
 @story
@@ -95,8 +84,7 @@ async def test_residency_change_is_not_ended_by_end_of_previous_change() -> None
     """A change that begins in the very turn in which the first one ends is under way until it is over itself: no
     third joins it.
     """
-    bench = EngineBench(100)
-    bench.add({name: Cost(size) for name, size in (("large", 40), ("mid", 20), ("small", 10))})
+    bench = engine({name: Cost(size) for name, size in (("large", 40), ("mid", 20), ("small", 10))}, 100)
     woken = asyncio.Event()
     core, clock = bench.core, bench.clock
     reloads = Reloads(clock, bench.telemetry, 30)
@@ -123,10 +111,8 @@ async def test_residency_change_is_not_ended_by_end_of_previous_change() -> None
 @story
 async def test_residency_change_without_room_ends() -> None:
     """What was to be loaded does not fit any more: the application may be changed again, and gives way to others."""
-    bench = EngineBench(30)
-    bench.add({"v": Cost(20)})
-    bench.add({"w": Cost(20)}, name="other")
-    async with bench.working(residency=True):
+    async with at_work(engine(Cost(20), 30), residency=True) as bench:
+        bench.add({"w": Cost(20)}, name="other")
         held = await bench.memory.pin(bench.build("w", "t/other"), 20, 20, None)
         for _ in range(3):
             with pytest.raises(OutOfMemory):
@@ -136,7 +122,6 @@ async def test_residency_change_without_room_ends() -> None:
         await bench.pause(2_000)
         assert (await bench.infer()).outputs["y"].tolist() == [2]
         await settle()
-    bench.assert_quiet()
 
 
 @story
@@ -159,10 +144,8 @@ async def test_load_that_always_fails_is_retried_ever_less_often() -> None:
     been loaded all is as before.
     """
     failures: list[Exception] = [LoadFailed(build_id="large", reason="bad file") for _ in range(1000)]
-    bench = EngineBench(100)
-    bench.add({"large": Cost(60, failures=failures), "small": Cost(20)})
-    bench.add({"only": Cost(10, failures=failures)}, name="other")
-    async with bench.working(residency=True):
+    async with at_work(engine({"large": Cost(60, failures=failures), "small": Cost(20)}, 100), residency=True) as bench:
+        bench.add({"only": Cost(10, failures=failures)}, name="other")
         await bench.pause(60_000)
         assert residents(bench) == {"t/app": "small", "t/other": None}
         assert bench.memory.load_failures == 2 * 6  # after 0, 1, 3, 7, 15 and 31 seconds
@@ -172,7 +155,6 @@ async def test_load_that_always_fails_is_retried_ever_less_often() -> None:
         assert (await bench.infer(application="t/other")).outputs["y"].tolist() == [2]
         await bench.pause(300_000)
         assert residents(bench) == {"t/app": "large", "t/other": "only"}
-    bench.assert_quiet()
 
 
 @story
@@ -187,7 +169,7 @@ async def test_residency_loop_looks_seldom_at_many_idle_applications() -> None:
     listen(
         bench.policies.eviction, lambda problem: looks.add(problem.now_ns) if problem.intent == "rebalance" else None
     )
-    async with bench.working(residency=True):
+    async with at_work(bench, residency=True):
         for _ in range(6):
             await bench.pause(20_000)
             await bench.infer(application="t/app000")
@@ -199,9 +181,7 @@ async def test_residency_loop_looks_seldom_at_many_idle_applications() -> None:
 @story
 async def test_residency_loop_loads_no_variant_beside_load_of_request() -> None:
     """A request's load has no memory yet when the loop looks at what is left: it brings no other variant beside it."""
-    bench = EngineBench(100)
-    bench.add({"v": Cost(12, load_ms=300), "w": Cost(3, load_ms=10)})
-    async with bench.working(residency=True):
+    async with at_work(engine({"v": Cost(12, load_ms=300), "w": Cost(3, load_ms=10)}, 100), residency=True) as bench:
         await bench.infer(within_ms=60_000)
         await bench.pause(5_000)
         assert bench.memory.loads == 1
@@ -218,7 +198,7 @@ async def test_residency_plan_drops_changes_overtaken_while_planned() -> None:
     for name in names:
         bench.add({"v": Cost(2)}, name=name)
     listen(bench.policies.eviction, lambda problem: bench.core.residency.leave_out("t/app007"))
-    async with bench.working(residency=True):
+    async with at_work(bench, residency=True):
         await bench.pause(10_000)
     brought = {bench.build("v", f"t/{name}") for name in names} - {bench.build("v", "t/app007")}
     assert set(bench.memory.resident_set()) == brought
@@ -238,54 +218,39 @@ async def test_residency_plan_that_was_overtaken_is_made_anew() -> None:
             bench.memory.release(bench.build("small"))
 
     listen(bench.policies.eviction, leaves)
-    async with bench.working(residency=True):
+    async with at_work(bench, residency=True):
         await bench.pause(10_000)
     assert asked[0] == "rebalance"
     assert bench.memory.resident_set() == [bench.build("large")]
 
 
 @pytest.mark.parametrize(("count", "more"), [(20, 0), (200, 1)])
-def test_residency_look_at_many_applications_begins_with_separate_step(count: int, more: int) -> None:
-    """What each application has is found out, then others have a turn before anything is weighed."""
-
-    async def story() -> None:
-        bench = EngineBench(1000, eviction="expected-utility")
-        for index in range(count):
-            bench.add({"v": Cost(2)}, name=f"app{index:03}")
-        arbiter, memory = bench.core.arbiter, bench.memory
-        budget_bytes, residents, now_ns = memory.budget_bytes, memory.residents(), bench.clock.now_ns()
-        problem = arbiter.problem(budget_bytes, residents, now_ns, None, "rebalance")
-        parts = sum(1 for _ in in_steps(bench.policies.eviction, problem))
-        assert sum(1 for _ in arbiter.rebalance(budget_bytes, residents, now_ns)) == parts + more
-
-    run_virtual(story)
-
-
 @story
-async def test_wishes_of_planners_for_application_are_kept_apart() -> None:
-    """A planner's wish for an application does not take away that of another planner."""
-    bench = EngineBench(budget=100)
-    bench.add({"large": Cost(resident_bytes=40), "small": Cost(resident_bytes=10)})
-    one, two = Wish("large", 10**12, 2), Wish("small", 10**12, 1)
-    bench.core.residency.wish("t/app", (one,))
-    bench.core.residency.wish("t/app", (two,), "pipelines")
-    assert bench.wishes() == {("large", 2), ("small", 1)}
-    bench.core.residency.wish("t/app", ())
-    assert bench.wishes() == {("small", 1)}
-    bench.core.residency.wish("t/app", (), "pipelines")
-    assert bench.wishes() == set()
+async def test_residency_look_at_many_applications_begins_with_separate_step(count: int, more: int) -> None:
+    """What each application has is found out, then others have a turn before anything is weighed."""
+    bench = EngineBench(1000, eviction="expected-utility")
+    for index in range(count):
+        bench.add({"v": Cost(2)}, name=f"app{index:03}")
+    arbiter, memory = bench.core.arbiter, bench.memory
+    budget_bytes, residents, now_ns = memory.budget_bytes, memory.residents(), bench.clock.now_ns()
+    problem = arbiter.problem(budget_bytes, residents, now_ns, None, "rebalance")
+    parts = sum(1 for _ in in_steps(bench.policies.eviction, problem))
+    assert sum(1 for _ in arbiter.rebalance(budget_bytes, residents, now_ns)) == parts + more
 
 
 @story
 async def test_wishes_of_removed_application_leave_residency_loop() -> None:
-    """Whether or not the planner takes them back: names come and go, and a new one of the name has other wishes."""
+    """Whether or not the planner takes them back: names come and go, and a new one of the name has other wishes. What a
+    planner wishes takes nothing away from another one.
+    """
     bench = EngineBench(budget=100)
     application = bench.add({"v": Cost(resident_bytes=40)})
     residency = bench.core.residency
-    async with bench.working(residency=True):
+    async with at_work(bench, residency=True):
         residency.wish("t/app", (Wish("v", 10**12, 2),), "pipelines")
+        residency.wish("t/app", (Wish("v", 10**12, 1),))
         await bench.pause(10)
-        assert bench.wishes() == {("v", 2)}
+        assert bench.wishes() == {("v", 2), ("v", 1)}
         bench.catalogue.remove_application(application.id)
         await bench.infer(application=bench.add({"w": Cost(resident_bytes=40)}, name="other").id)
         await bench.pause(10)

@@ -16,10 +16,11 @@ from appliance.lab.plan import plan_one
 from appliance.policies.residency.base import IN_USE, Wish
 from appliance.runtime.decisions.document import record_of
 from appliance.runtime.memory.build import LoadedBuild
-from tests.fakes.clock import run_virtual, story
+from tests.fakes.clock import story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
 from tests.harness.lanes import examples
+from tests.runtime.at_work import at_work, engine
 
 NEVER_NS = 10**15
 SIZES = {f"v{size}": Cost(size, load_ms=10) for size in (15, 14, 13, 12, 11, 10)}
@@ -30,16 +31,17 @@ NEAR_V13 = ("v12", "v14", "v11", "v15", "v10")
 
 def bench_of(budget: int) -> EngineBench:
     """With one application of all sizes."""
-    bench = EngineBench(budget)
-    bench.add(SIZES)
-    return bench
+    return engine(SIZES, budget)
+
+
+def used(*names: str, near: tuple[str, ...] = ()) -> tuple[Wish, ...]:
+    """Sessions use these variants, and may switch to those, the nearest first."""
+    wishes = [Wish(name, NEVER_NS, IN_USE) for name in names]
+    return *wishes, *(Wish(name, NEVER_NS, 0, distance) for distance, name in enumerate(near, 1))
 
 
 def use(bench: EngineBench, *names: str, near: tuple[str, ...] = (), application: str = "t/app") -> None:
-    """Sessions use these variants, and may switch to those, the nearest first."""
-    wishes = [Wish(name, NEVER_NS, IN_USE) for name in names]
-    wishes += [Wish(name, NEVER_NS, 0, distance) for distance, name in enumerate(near, 1)]
-    bench.core.residency.wish(application, tuple(wishes))
+    bench.core.residency.wish(application, used(*names, near=near))
 
 
 def there(bench: EngineBench, application: str = "t/app") -> set[str]:
@@ -56,28 +58,43 @@ async def in_use(bench: EngineBench, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("budget", "expected"), [(34, {"v13", "v12"}), (35, {"v13", "v12", "v10"}), (50, {"v13", "v12", "v14", "v11"})]
+    ("budget", "loaded", "wishes", "expected", "loads"),
+    [
+        (34, ("v13",), used("v13", near=NEAR_V13), {"v13", "v12"}, 2),
+        (35, ("v13",), used("v13", near=NEAR_V13), {"v13", "v12", "v10"}, 3),
+        (50, ("v13",), used("v13", near=NEAR_V13), {"v13", "v12", "v14", "v11"}, 4),
+        (45, (), used("v14", "v11"), {"v14", "v11"}, 2),
+        (45, ("v11", "v10"), used("v11", "v14"), {"v14", "v11", "v10"}, 3),
+        (20, ("v11",), used("v11", "v14"), {"v11"}, 1),
+        (20, ("v11",), (Wish("v11", NEVER_NS, IN_USE - 1), Wish("v14", NEVER_NS, IN_USE)), {"v14"}, 2),
+    ],
+    ids=[
+        "room for one, the nearest",
+        "for another one that is smaller",
+        "for three",
+        "two sessions: both, and no better one",
+        "the better one is loaded beside the other",
+        "no room for both: what is there stays",
+        "one is held until the other comes",
+    ],
 )
-def test_neighbours_are_loaded_while_memory_is_free(budget: int, expected: set[str]) -> None:
-    """The nearest first, one at a time."""
-
-    async def told() -> None:
-        bench = bench_of(budget)
-        async with bench.working(residency=True):
-            await in_use(bench, "v13")
-            use(bench, "v13", near=NEAR_V13)
-            await bench.pause(5_000)
-            assert there(bench) == expected
-        bench.assert_quiet()
-
-    run_virtual(told)
+@story
+async def test_variants_in_memory_are_those_in_use_and_their_neighbours(
+    budget: int, loaded: tuple[str, ...], wishes: tuple[Wish, ...], expected: set[str], loads: int
+) -> None:
+    async with at_work(bench_of(budget), residency=True) as bench:
+        for name in loaded:
+            await in_use(bench, name)
+        bench.core.residency.wish("t/app", wishes)
+        for pause_ms in (5_000, 60_000):
+            await bench.pause(pause_ms)
+            assert (there(bench), bench.memory.loads) == (expected, loads)
 
 
 @story
 async def test_neighbours_follow_variant_in_use() -> None:
     """The farthest leave for nearer ones, the variant that was in use before among them."""
-    bench = bench_of(40)
-    async with bench.working(residency=True):
+    async with at_work(bench_of(40), residency=True) as bench:
         await in_use(bench, "v13")
         use(bench, "v13", near=NEAR_V13)
         await bench.pause(5_000)
@@ -90,8 +107,7 @@ async def test_neighbours_follow_variant_in_use() -> None:
 
 @story
 async def test_switch_between_variants_loads_none_where_all_neighbours_fit() -> None:
-    bench = bench_of(60)
-    async with bench.working(residency=True):
+    async with at_work(bench_of(60), residency=True) as bench:
         await in_use(bench, "v11")
         use(bench, "v11", near=("v12", "v10", "v13"))
         await bench.pause(5_000)
@@ -108,10 +124,9 @@ async def test_switch_between_variants_loads_none_where_all_neighbours_fit() -> 
 @story
 async def test_neighbours_leave_for_request_of_another_application() -> None:
     """As if they were not there: the request gets its best variant, and no application has a smaller one for it."""
-    bench = bench_of(60)
-    bench.add({"large": Cost(44), "small": Cost(5)}, name="other")
-    bench.core.residency.leave_out("t/other")
-    async with bench.working(residency=True):
+    async with at_work(bench_of(60), residency=True) as bench:
+        bench.add({"large": Cost(44), "small": Cost(5)}, name="other")
+        bench.core.residency.leave_out("t/other")
         await in_use(bench, "v13")
         use(bench, "v13", near=NEAR_V13)
         await bench.pause(5_000)
@@ -129,69 +144,19 @@ async def test_neighbours_leave_for_request_of_another_application() -> None:
 async def test_neighbours_take_no_memory_of_other_applications() -> None:
     """Neither what is in memory, nor the room for the smallest variant of an application that has none there."""
     bench = bench_of(60)
-    bench.add({"v": Cost(20)}, name="idle")
+    idle = bench.add({"v": Cost(20)}, name="idle")
     bench.add({"large": Cost(30), "small": Cost(9)}, name="absent")
-    idle = bench.catalogue.application("t/idle")
-    assert idle is not None
-    async with bench.working():
-        await bench.availability.load(idle)
-        await in_use(bench, "v13")
-        held = [await bench.memory.pin(bench.build("v", "t/idle"), 20, 20, None)]
-        bench.memory.unpin(held[0])
-    bench.core.arbiter.go_without(bench.build("large", "t/absent"))
-    bench.core.arbiter.go_without(bench.build("small", "t/absent"))
-    async with bench.working(residency=True):
+    await bench.availability.load(idle)
+    await in_use(bench, "v13")
+    bench.memory.unpin(await bench.memory.pin(bench.build("v", "t/idle"), 20, 20, None))
+    for name in ("large", "small"):
+        bench.core.arbiter.go_without(bench.build(name, "t/absent"))
+    async with at_work(bench, residency=True):
         use(bench, "v13", near=NEAR_V13)
         await bench.pause(5_000)
         assert there(bench, "t/idle") == {"v"}
         assert there(bench) == {"v12", "v13"}
         assert bench.memory.budget_bytes - bench.memory.used_bytes >= 9
-
-
-@story
-async def test_variants_in_use_by_two_sessions_are_both_kept() -> None:
-    """The more accurate one is no substitute for the other; a better one that no session uses is not loaded."""
-    bench = bench_of(45)
-    async with bench.working(residency=True):
-        use(bench, "v14", "v11")
-        await bench.pause(5_000)
-        assert there(bench) == {"v14", "v11"}
-        await bench.pause(60_000)
-        assert there(bench) == {"v14", "v11"}
-        assert bench.memory.loads == 2
-
-
-@story
-async def test_variant_in_use_stays_when_better_variant_is_loaded() -> None:
-    """The application's other variants leave then, but for those that planners use."""
-    bench = bench_of(45)
-    async with bench.working(residency=True):
-        await in_use(bench, "v11")
-        await in_use(bench, "v10")
-        use(bench, "v11", "v14")
-        await bench.pause(5_000)
-        assert there(bench) >= {"v14", "v11"}
-        assert bench.memory.loads == 3
-
-
-@story
-async def test_neighbour_whose_room_is_taken_evicts_no_build() -> None:
-    """Between the decision and the load the free memory is taken: the neighbour does not come, not even in place of a
-    build that no application needs.
-    """
-    bench = bench_of(60)
-    idle = bench.add({"v": Cost(20), "stray": Cost(8)}, name="idle")
-    await bench.availability.load(idle, "stray")
-    await bench.availability.load(idle, "v")
-    await in_use(bench, "v13")
-    use(bench, "v13", near=("v12", "v14"))
-    bench.core.residency.neighbours.fill()
-    bench.memory.resize(50)
-    await bench.pause(1_000)
-    assert there(bench) == {"v13"}
-    assert there(bench, "t/idle") == {"v", "stray"}
-    assert bench.memory.loads_skipped == 1
-    assert bench.core.arbiter.beside.neighbours == set()
 
 
 def comes(bench: EngineBench, name: str) -> None:
@@ -206,21 +171,35 @@ async def request_for(bench: EngineBench, name: str, within_ms: float = 500) -> 
     return await bench.memory.pin(bench.build(name), cost.resident_bytes, cost.peak_bytes, deadline_ns)
 
 
+@pytest.mark.parametrize(
+    ("idle", "near", "budget"),
+    [
+        ({"stray": Cost(8), "v": Cost(20)}, ("v12", "v14"), 50),
+        ({"v": Cost(20, asleep_bytes=6, wake_ms=1)}, ("v12",), 30),
+    ],
+    ids=["even if no application needs it", "nor one that sleeps"],
+)
 @story
-async def test_neighbour_whose_room_is_taken_evicts_no_sleeping_build() -> None:
-    """What sleeping builds keep is theirs: none goes for good to make room for a neighbour."""
+async def test_neighbour_whose_room_is_taken_evicts_no_build(
+    idle: dict[str, Cost], near: tuple[str, ...], budget: int
+) -> None:
+    """Between the decision and the load the free memory is taken: the neighbour does not come."""
     bench = bench_of(60)
-    idle = bench.add({"v": Cost(20, asleep_bytes=6, wake_ms=1)}, name="idle")
-    await bench.availability.load(idle)
-    bench.memory.release(bench.build("v", "t/idle"))
+    application = bench.add(idle, name="idle")
+    for name, cost in idle.items():
+        await bench.availability.load(application, name)
+        if cost.asleep_bytes:
+            bench.memory.release(bench.build(name, application.id))
     await in_use(bench, "v13")
-    use(bench, "v13", near=("v12",))
+    kept = {(row["build"], row["state"]) for row in bench.memory.snapshot()["builds"]}
+    use(bench, "v13", near=near)
     comes(bench, "v12")
-    bench.memory.resize(30)
+    bench.memory.resize(budget)
     await bench.pause(1_000)
+    assert kept <= {(row["build"], row["state"]) for row in bench.memory.snapshot()["builds"]}
     assert there(bench) == {"v13"}
-    assert bench.memory.is_asleep(bench.build("v", "t/idle"))
     assert bench.memory.loads_skipped == 1
+    assert bench.core.arbiter.beside.neighbours == set()
 
 
 @story
@@ -288,34 +267,11 @@ async def test_build_unloaded_before_wish_is_no_neighbour() -> None:
 
 
 @story
-async def test_variant_in_use_does_not_leave_for_better_variant_in_use() -> None:
-    """A plan goes on with both, and there is room for one: the resident one stays."""
-    bench = bench_of(20)
-    async with bench.working(residency=True):
-        await in_use(bench, "v11")
-        use(bench, "v11", "v14")
-        await bench.pause(5_000)
-        assert there(bench) == {"v11"}
-
-
-@story
-async def test_variant_held_until_another_comes_leaves_for_that_variant() -> None:
-    bench = bench_of(20)
-    async with bench.working(residency=True):
-        await in_use(bench, "v11")
-        bench.core.residency.wish("t/app", (Wish("v11", NEVER_NS, IN_USE - 1), Wish("v14", NEVER_NS, IN_USE)))
-        await bench.pause(5_000)
-        assert there(bench) == {"v14"}
-
-
-@story
 async def test_request_evicts_variant_in_use_as_last_resort() -> None:
     """As it would evict the best one, when nothing else makes room: the request does not wait for patience to end."""
-    bench = EngineBench(40, patience_ms=None)
-    bench.add(SIZES)
-    bench.add({"v": Cost(38)}, name="other")
-    bench.core.residency.leave_out("t/other")
-    async with bench.working(residency=True):
+    async with at_work(engine(SIZES, 40, patience_ms=None), residency=True) as bench:
+        bench.add({"v": Cost(38)}, name="other")
+        bench.core.residency.leave_out("t/other")
         use(bench, "v14", "v11")
         await bench.pause(5_000)
         bench.core.residency.take_in("t/other")
@@ -326,39 +282,32 @@ async def test_request_evicts_variant_in_use_as_last_resort() -> None:
 @pytest.mark.parametrize(
     ("substitutes", "stays"), [((), set()), (("v12", "v10"), {"v10"}), (("v12",), set()), (("v15",), set())]
 )
-def test_request_has_variant_in_use_replaced_by_smaller_one_that_would_do(
+@story
+async def test_request_has_variant_in_use_replaced_by_smaller_one_that_would_do(
     eviction: str, substitutes: tuple[str, ...], stays: set[str]
 ) -> None:
     """The request needs 23 of 34 bytes. What would do in the place of the variant in use is brought for nothing else,
     though there is room, and a larger one takes nobody's place.
     """
-
-    async def told() -> None:
-        bench = EngineBench(34, eviction=eviction)
-        bench.add(SIZES)
+    async with at_work(engine(SIZES, 34, eviction=eviction), residency=True) as bench:
         bench.add({"v": Cost(23)}, name="other")
         bench.core.residency.leave_out("t/other")
-        async with bench.working(residency=True):
-            await in_use(bench, "v13")
-            wishes = [Wish(name, NEVER_NS, is_substitute=True) for name in substitutes]
-            bench.core.residency.wish("t/app", (Wish("v13", NEVER_NS, IN_USE), *wishes))
-            await bench.pause(5_000)
-            assert there(bench) == {"v13"}
-            bench.core.residency.take_in("t/other")
-            await bench.infer(application="t/other")
-            assert there(bench) == stays
-        bench.assert_quiet()
-
-    run_virtual(told)
+        await in_use(bench, "v13")
+        wishes = [Wish(name, NEVER_NS, is_substitute=True) for name in substitutes]
+        bench.core.residency.wish("t/app", (Wish("v13", NEVER_NS, IN_USE), *wishes))
+        await bench.pause(5_000)
+        assert there(bench) == {"v13"}
+        bench.core.residency.take_in("t/other")
+        await bench.infer(application="t/other")
+        assert there(bench) == stays
 
 
 @story
 async def test_variant_of_idle_application_leaves_before_variants_in_use() -> None:
-    bench = bench_of(60)
-    bench.add({"v": Cost(20)}, name="idle")
-    bench.add({"v": Cost(30)}, name="other")
-    bench.core.residency.leave_out("t/other")
-    async with bench.working(residency=True):
+    async with at_work(bench_of(60), residency=True) as bench:
+        bench.add({"v": Cost(20)}, name="idle")
+        bench.add({"v": Cost(30)}, name="other")
+        bench.core.residency.leave_out("t/other")
         use(bench, "v14", "v11")
         await bench.pause(5_000)
         assert there(bench, "t/idle") == {"v"}
@@ -371,8 +320,7 @@ async def test_variant_of_idle_application_leaves_before_variants_in_use() -> No
 @story
 async def test_neighbours_leave_a_while_after_last_session() -> None:
     """Meanwhile the application has its best variant again."""
-    bench = bench_of(60)
-    async with bench.working(residency=True):
+    async with at_work(bench_of(60), residency=True) as bench:
         await in_use(bench, "v13")
         use(bench, "v13", near=("v12", "v14"))
         await bench.pause(5_000)
@@ -386,9 +334,8 @@ async def test_neighbours_leave_a_while_after_last_session() -> None:
 @story
 async def test_neighbour_decisions_can_be_replayed_from_records() -> None:
     """Also a decision whose problem has variants of other tenants in it, which bear no names."""
-    bench = bench_of(60)
-    bench.add({"secret": Cost(9), "hidden": Cost(8)}, name="theirs", tenant="u")
-    async with bench.working(residency=True):
+    async with at_work(bench_of(60), residency=True) as bench:
+        bench.add({"secret": Cost(9), "hidden": Cost(8)}, name="theirs", tenant="u")
         use(bench, "v13", near=NEAR_V13)
         use(bench, "hidden", near=("secret",), application="u/theirs")
         await bench.pause(5_000)
@@ -408,9 +355,8 @@ async def test_neighbour_decisions_can_be_replayed_from_records() -> None:
 @story
 async def test_tenant_with_ceiling_gets_no_neighbours() -> None:
     """What it may have it may want for its own requests."""
-    bench = EngineBench(100)
-    bench.add(SIZES, quota=Quota(memory_ceiling_bytes=50))
-    async with bench.working(residency=True):
+    async with at_work(EngineBench(100), residency=True) as bench:
+        bench.add(SIZES, quota=Quota(memory_ceiling_bytes=50))
         await in_use(bench, "v13")
         use(bench, "v13", near=("v12", "v14"))
         await bench.pause(5_000)
@@ -433,78 +379,75 @@ steps = st.lists(
 @examples(gate=60)
 @example([("use", 0, 0, 200), ("use", 0, 0, UNTIL_ONE_COMES), ("resize", 0, 0, 0), ("frame", 1, 0, 0)], False)
 @given(steps, st.booleans())
-def test_memory_budget_holds_and_no_build_is_evicted_for_neighbour(
+@story
+async def test_memory_budget_holds_and_no_build_is_evicted_for_neighbour(
     drawn: list[tuple[str, int, int, int]], sleeps: bool
 ) -> None:
     """Whatever is used, asked for and taken away: the budget holds at every instant (the bench watches the device), and
     no build is told to leave for one that comes as a neighbour, nor for a request that waits no more.
     """
     names = list(SIZES)
+    bench = EngineBench(60)
+    kept = 1 if sleeps else None
+    bench.add({f"v{n}": Cost(n, n + 2, load_ms=30, wake_ms=1, asleep_bytes=kept) for n in (15, 14, 13, 12, 11, 10)})
+    bench.add({"large": Cost(40, load_ms=50), "small": Cost(8, load_ms=20)}, name="other")
+    one_comes = asyncio.Event()
+    come_beside = bench.core.arbiter.come_beside
+    memory, used = bench.memory, bench.core.arbiter.beside
 
-    async def told() -> None:
-        bench = EngineBench(60)
-        kept = 1 if sleeps else None
-        bench.add({f"v{n}": Cost(n, n + 2, load_ms=30, wake_ms=1, asleep_bytes=kept) for n in (15, 14, 13, 12, 11, 10)})
-        bench.add({"large": Cost(40, load_ms=50), "small": Cost(8, load_ms=20)}, name="other")
-        one_comes = asyncio.Event()
-        come_beside = bench.core.arbiter.come_beside
-        memory, used = bench.memory, bench.core.arbiter.beside
+    def watched(build_id: str, *, is_neighbour: bool) -> None:
+        one_comes.set()
+        come_beside(build_id, is_neighbour=is_neighbour)
 
-        def watched(build_id: str, *, is_neighbour: bool) -> None:
-            one_comes.set()
-            come_beside(build_id, is_neighbour=is_neighbour)
+    bench.core.arbiter.come_beside = watched  # type: ignore[method-assign]
+    asked: Counter[str] = Counter()
+    pin = memory.pin
 
-        bench.core.arbiter.come_beside = watched  # type: ignore[method-assign]
-        asked: Counter[str] = Counter()
-        pin = memory.pin
+    async def pinned(build_id: str, *sizes: Any, is_urgent: bool = True, **more: Any) -> LoadedBuild:
+        asked[build_id] += is_urgent
+        try:
+            return await pin(build_id, *sizes, is_urgent=is_urgent, **more)
+        finally:
+            asked[build_id] -= is_urgent
 
-        async def pinned(build_id: str, *sizes: Any, is_urgent: bool = True, **more: Any) -> LoadedBuild:
-            asked[build_id] += is_urgent
+    memory.pin = pinned  # type: ignore[method-assign]
+    emit = bench.telemetry.emit
+
+    def seen(event: str, **facts: Any) -> None:
+        emit(event, **facts)
+        if event != "variant evicted":
+            return
+        newcomer = facts["newcomer"]
+        assert newcomer != used.coming, "it takes the place of another one"
+        assert newcomer not in used.neighbours, "it counts as one that takes nobody's place"
+        coming = memory.build(newcomer)
+        assert coming is None or asked[newcomer] or not coming.is_urgent, "no request waits for it"
+
+    bench.telemetry.emit = seen  # type: ignore[method-assign]
+    async with at_work(bench, residency=True):
+        for do, one, two, pause_ms in drawn:
             try:
-                return await pin(build_id, *sizes, is_urgent=is_urgent, **more)
-            finally:
-                asked[build_id] -= is_urgent
-
-        memory.pin = pinned  # type: ignore[method-assign]
-        emit = bench.telemetry.emit
-
-        def seen(event: str, **facts: Any) -> None:
-            emit(event, **facts)
-            if event != "variant evicted":
-                return
-            newcomer = facts["newcomer"]
-            assert newcomer != used.coming, "it takes the place of another one"
-            assert newcomer not in used.neighbours, "it counts as one that takes nobody's place"
-            coming = memory.build(newcomer)
-            assert coming is None or asked[newcomer] or not coming.is_urgent, "no request waits for it"
-
-        bench.telemetry.emit = seen  # type: ignore[method-assign]
-        async with bench.working(residency=True):
-            for do, one, two, pause_ms in drawn:
-                try:
-                    if do == "use":
-                        near = sorted(names, key=lambda name: abs(names.index(name) - one))
-                        use(bench, names[one], *({names[two]} if two % 2 else ()), near=tuple(near[1:]))
-                    elif do == "end":
-                        bench.core.residency.wish("t/app", ())
-                    elif do == "resize":
-                        memory.resize(30 + 6 * one)
-                    elif do == "ask":
-                        await bench.infer(within_ms=500)
-                    elif do == "frame":
-                        await bench.infer(within_ms=500, variant=names[one], is_frame=True)
-                    else:
-                        await bench.infer(application="t/other", within_ms=500)
-                except ApplianceError:
-                    pass  # it found no room, or was late
-                if pause_ms == UNTIL_ONE_COMES:
-                    one_comes.clear()
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(2):
-                            await one_comes.wait()
+                if do == "use":
+                    near = sorted(names, key=lambda name: abs(names.index(name) - one))
+                    use(bench, names[one], *({names[two]} if two % 2 else ()), near=tuple(near[1:]))
+                elif do == "end":
+                    bench.core.residency.wish("t/app", ())
+                elif do == "resize":
+                    memory.resize(30 + 6 * one)
+                elif do == "ask":
+                    await bench.infer(within_ms=500)
+                elif do == "frame":
+                    await bench.infer(within_ms=500, variant=names[one], is_frame=True)
                 else:
-                    await bench.pause(pause_ms)
-                assert used.all_in_use().isdisjoint(used.neighbours)
-            await bench.pause(40_000)
-
-    run_virtual(told)
+                    await bench.infer(application="t/other", within_ms=500)
+            except ApplianceError:
+                pass  # it found no room, or was late
+            if pause_ms == UNTIL_ONE_COMES:
+                one_comes.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(2):
+                        await one_comes.wait()
+            else:
+                await bench.pause(pause_ms)
+            assert used.all_in_use().isdisjoint(used.neighbours)
+        await bench.pause(40_000)

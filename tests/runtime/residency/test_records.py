@@ -10,9 +10,10 @@ from appliance.domain.errors import CeilingReached, DeadlineExceeded, OutOfMemor
 from appliance.lab.plan import plan_one
 from appliance.policies.residency.base import ResidencyPlan, ResidencyProblem, Wish
 from appliance.runtime.decisions.document import residency_record
-from tests.fakes.clock import run_virtual, story
+from tests.fakes.clock import story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
+from tests.runtime.at_work import at_work, engine
 
 of_the_box = pytest.mark.parametrize("eviction", ["expected-utility", "iws-bfe"])
 
@@ -29,81 +30,65 @@ def rules(bench: EngineBench) -> list[str]:
 
 
 @of_the_box
-def test_cold_request_is_recorded_as_one_decision(eviction: str) -> None:
+@story
+async def test_cold_request_is_recorded_as_one_decision(eviction: str) -> None:
     """The policy is asked which variant, and again for room for it: that is one record, of the whole question."""
-
-    async def story() -> None:
-        bench = EngineBench(100, eviction=eviction)
-        bench.add({"large": Cost(60), "small": Cost(20)})
+    async with at_work(engine({"large": Cost(60), "small": Cost(20)}, 100, eviction=eviction)) as bench:
         bench.add({"large": Cost(60), "small": Cost(20)}, name="other")
-        async with bench.working():
-            await bench.infer()
-            assert len(bench.decisions.told) == 1
-            await bench.pause(60_000)
-            await bench.infer(application="t/other")
-        assert [kind for kind, _ in bench.decisions.told] == ["residency"] * 2
-        problem = bench.decisions.told[-1][1]["problem"]
-        assert isinstance(problem, ResidencyProblem)
-        assert len(problem.by_name["t/other"].options) == 2
-
-    run_virtual(story)
+        await bench.infer()
+        assert len(bench.decisions.told) == 1
+        await bench.pause(60_000)
+        await bench.infer(application="t/other")
+    assert [kind for kind, _ in bench.decisions.told] == ["residency"] * 2
+    problem = bench.decisions.told[-1][1]["problem"]
+    assert isinstance(problem, ResidencyProblem)
+    assert len(problem.by_name["t/other"].options) == 2
 
 
 @of_the_box
-def test_decision_record_leaves_out_wishes_for_unusable_variants(eviction: str) -> None:
+@story
+async def test_decision_record_leaves_out_wishes_for_unusable_variants(eviction: str) -> None:
     """The policy does not see a variant that is not worth keeping, or cannot be loaded now, and so the decision can be
     made again.
     """
-
-    async def story() -> None:
-        bench = EngineBench(100, eviction=eviction)
-        bench.add({"large": Cost(60), "small": Cost(20)})
-        async with bench.working():
-            bench.core.residency.wish("t/app", (Wish("small", 10**12, 1), Wish("needless", 10**12, 2)))
-            await bench.infer()
-        facts = bench.decisions.told[-1][1]
-        problem, plan = facts["problem"], facts["plan"]
-        assert isinstance(problem, ResidencyProblem)
-        assert isinstance(plan, ResidencyPlan)
-        assert [wish.variant for wish in problem.by_name["t/app"].wishes] == ["small"]
-        record = residency_record(bench.clock.wall_now(), problem, plan, eviction)
-        assert plan_one(dict(record.problem))["actions"] == record.answer["actions"]
-
-    run_virtual(story)
+    async with at_work(engine({"large": Cost(60), "small": Cost(20)}, 100, eviction=eviction)) as bench:
+        bench.core.residency.wish("t/app", (Wish("small", 10**12, 1), Wish("needless", 10**12, 2)))
+        await bench.infer()
+    facts = bench.decisions.told[-1][1]
+    problem, plan = facts["problem"], facts["plan"]
+    assert isinstance(problem, ResidencyProblem)
+    assert isinstance(plan, ResidencyPlan)
+    assert [wish.variant for wish in problem.by_name["t/app"].wishes] == ["small"]
+    record = residency_record(bench.clock.wall_now(), problem, plan, eviction)
+    assert plan_one(dict(record.problem))["actions"] == record.answer["actions"]
 
 
 @of_the_box
-def test_window_load_is_recorded_as_one_decision(eviction: str) -> None:
+@story
+async def test_window_load_is_recorded_as_one_decision(eviction: str) -> None:
     """Planned when the window opens, asked again for its room at the same moment: one record of it."""
-
-    async def story() -> None:
-        bench = EngineBench(100, eviction=eviction)
-        bench.add({"v": Cost(60), "w": Cost(20)})
-        async with bench.working(residency=True):
-            for _ in range(4):
-                await bench.infer()
-                await bench.pause(9_000)
-                await bench.memory.unload(bench.build("v"))
-                await bench.pause(1_000)
-        told = [(d["problem"], d["plan"]) for _, d in bench.decisions.told]
-        made = [
-            (p.now_ns, plan.changes)
-            for p, plan in told
-            if isinstance(p, ResidencyProblem) and isinstance(plan, ResidencyPlan)
-        ]
-        assert len(set(made)) == len(made) > 0
-        assert bench.memory.loads >= 4
-
-    run_virtual(story)
+    async with at_work(engine({"v": Cost(60), "w": Cost(20)}, 100, eviction=eviction), residency=True) as bench:
+        for _ in range(4):
+            await bench.infer()
+            await bench.pause(9_000)
+            await bench.memory.unload(bench.build("v"))
+            await bench.pause(1_000)
+    told = [(d["problem"], d["plan"]) for _, d in bench.decisions.told]
+    made = [
+        (p.now_ns, plan.changes)
+        for p, plan in told
+        if isinstance(p, ResidencyProblem) and isinstance(plan, ResidencyPlan)
+    ]
+    assert len(set(made)) == len(made) > 0
+    assert bench.memory.loads >= 4
 
 
 @story
 async def test_refused_request_is_recorded_once_however_often_load_is_planned() -> None:
     """A load that waits for room is planned anew at every change: its request is refused once."""
-    bench = EngineBench(20, workers=3, wait_ms_max=500)
-    bench.add({"v": Cost(20, load_ms=0, run_ms=300)}, name="own")
-    bench.add({"v": Cost(10)})
-    async with bench.working():
+    async with at_work(EngineBench(20, workers=3, wait_ms_max=500)) as bench:
+        bench.add({"v": Cost(20, load_ms=0, run_ms=300)}, name="own")
+        bench.add({"v": Cost(10)})
         running = [asyncio.create_task(bench.infer(application="t/own", within_ms=60_000)) for _ in range(3)]
         await bench.pause(1)
         before = len(bench.decisions.told)
@@ -115,34 +100,28 @@ async def test_refused_request_is_recorded_once_however_often_load_is_planned() 
 
 
 @pytest.mark.parametrize("costs", [{"v": Cost(30)}, {"v": Cost(40), "w": Cost(30)}])
-def test_request_that_can_never_fit_is_recorded_as_one_refusal(costs: dict[str, Cost]) -> None:
+@story
+async def test_request_that_can_never_fit_is_recorded_as_one_refusal(costs: dict[str, Cost]) -> None:
     """To wait is of no use, so the request is refused at once; it is recorded like any other refusal."""
-
-    async def story() -> None:
-        bench = EngineBench(20)
-        bench.add(costs)
+    async with at_work(engine(costs, 20)) as bench:
         bench.add({"v": Cost(5, load_ms=300)}, name="other")
-        async with bench.working():
-            other = asyncio.create_task(bench.infer(application="t/other", within_ms=60_000))  # memory changes soon
-            await bench.pause(1)
-            before, start_ns = len(bench.decisions.told), bench.clock.now_ns()
-            with pytest.raises(OutOfMemory):
-                await bench.infer(within_ms=60_000)
-            assert bench.clock.now_ns() == start_ns
-            assert len(bench.decisions.told) == before + 1
-            assert plans(bench)[-1].outcome == "failed"
-            assert "too large" in plans(bench)[-1].reason
-            await other
-
-    run_virtual(story)
+        other = asyncio.create_task(bench.infer(application="t/other", within_ms=60_000))  # memory changes soon
+        await bench.pause(1)
+        before, start_ns = len(bench.decisions.told), bench.clock.now_ns()
+        with pytest.raises(OutOfMemory):
+            await bench.infer(within_ms=60_000)
+        assert bench.clock.now_ns() == start_ns
+        assert len(bench.decisions.told) == before + 1
+        assert plans(bench)[-1].outcome == "failed"
+        assert "too large" in plans(bench)[-1].reason
+        await other
 
 
 @story
 async def test_variant_that_policy_does_not_know_adds_no_second_refusal() -> None:
     """`dear` is larger and no more accurate, so it is tried last, and the policy has no say in it."""
-    bench = EngineBench(100)
-    bench.add({"v": Cost(30), "dear": Cost(60)}, quota=Quota(memory_ceiling_bytes=10))
-    async with bench.working():
+    async with at_work(EngineBench(100)) as bench:
+        bench.add({"v": Cost(30), "dear": Cost(60)}, quota=Quota(memory_ceiling_bytes=10))
         with pytest.raises(CeilingReached):
             await bench.infer()
     assert [plan.outcome for plan in plans(bench)] == ["failed"]
@@ -152,9 +131,7 @@ async def test_variant_that_policy_does_not_know_adds_no_second_refusal() -> Non
 @story
 async def test_eviction_for_lowered_ceiling_is_recorded() -> None:
     """No request asked for room, and no policy was asked."""
-    bench = EngineBench(100)
-    bench.add({"v": Cost(30)})
-    async with bench.working(residency=True):
+    async with at_work(engine(Cost(30), 100), residency=True) as bench:
         await bench.infer()
         bench.catalogue.put_tenant(Tenant("t", Quota(memory_ceiling_bytes=10)))
         bench.core.residency.look_again()
@@ -174,10 +151,9 @@ async def test_patience_and_last_resort_are_recorded_as_decisions() -> None:
     """A request waits for a window to close, and then the expected one gets a smaller variant: both are told, and plan
     says that no policy made them.
     """
-    bench = EngineBench(20, patience_ms=50)
-    bench.add({"v": Cost(20, load_ms=300), "w": Cost(10)}, name="other")
-    bench.add({"v": Cost(5)})
-    async with bench.working(residency=True):
+    async with at_work(EngineBench(20, patience_ms=50), residency=True) as bench:
+        bench.add({"v": Cost(20, load_ms=300), "w": Cost(10)}, name="other")
+        bench.add({"v": Cost(5)})
         for pause_ms in (3_000, 5_000, 3_000, 5_000, 2_000):
             await bench.infer(application="t/other")
             await bench.pause(pause_ms)
@@ -198,31 +174,27 @@ async def test_patience_and_last_resort_are_recorded_as_decisions() -> None:
     ("cause", "words"),
     [("too large", "it is too large"), ("pinned", "t/other is pinned"), ("guaranteed", "u/other is guaranteed")],
 )
-def test_refusal_records_own_reason_for_each_cause_of_no_room(eviction: str, cause: str, words: str) -> None:
-    async def story() -> None:
-        bench = EngineBench(20, eviction=eviction, patience_ms=None, wait_ms_max=50)
+@story
+async def test_refusal_records_own_reason_for_each_cause_of_no_room(eviction: str, cause: str, words: str) -> None:
+    async with at_work(EngineBench(20, eviction=eviction, patience_ms=None, wait_ms_max=50)) as bench:
         tenant = "u" if cause == "guaranteed" else "t"
         quota = Quota(memory_guarantee_bytes=20) if cause == "guaranteed" else None
         bench.add({"v": Cost(20)}, name="other", tenant=tenant, quota=quota)
         bench.add({"large": Cost(40 if cause == "too large" else 10), "small": Cost(30 if cause == "too large" else 5)})
-        async with bench.working():
-            await bench.infer(application=f"{tenant}/other", tenant=tenant)
-            held = bench.memory.pin_resident(bench.build("v", f"{tenant}/other")) if cause == "pinned" else None
-            with pytest.raises(OutOfMemory):
-                await bench.infer()
-            if held is not None:
-                bench.memory.unpin(held)
-        assert words in plans(bench)[-1].reason
-
-    run_virtual(story)
+        await bench.infer(application=f"{tenant}/other", tenant=tenant)
+        held = bench.memory.pin_resident(bench.build("v", f"{tenant}/other")) if cause == "pinned" else None
+        with pytest.raises(OutOfMemory):
+            await bench.infer()
+        if held is not None:
+            bench.memory.unpin(held)
+    assert words in plans(bench)[-1].reason
 
 
 @story
 async def test_refused_and_dropped_requests_are_recorded() -> None:
     """With the quota, the deadline and what was expected; `appliance plan` decides the same again."""
-    bench = EngineBench()
-    bench.add({"v": Cost(run_ms=30)}, quota=Quota(requests_per_s=1))
-    async with bench.working():
+    async with at_work(EngineBench()) as bench:
+        bench.add({"v": Cost(run_ms=30)}, quota=Quota(requests_per_s=1))
         await bench.infer()
         with pytest.raises(QuotaExceeded):
             await bench.infer()
@@ -247,7 +219,7 @@ async def test_load_for_request_counts_as_reload() -> None:
     bench = EngineBench(20)
     for name in ("app", "other"):
         bench.add({"v": Cost(20, load_ms=1, run_ms=1)}, name=name)
-    async with bench.working():
+    async with at_work(bench):
         for _ in range(5):
             await bench.infer()
             await bench.infer(application="t/other")

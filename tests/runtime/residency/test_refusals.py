@@ -10,6 +10,7 @@ from appliance.domain.errors import CeilingReached, DeadlineExceeded, OutOfMemor
 from tests.fakes.clock import settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
+from tests.runtime.at_work import at_work, engine
 
 MB = 10**6
 
@@ -24,8 +25,7 @@ async def refused(bench: EngineBench, **facts: object) -> OutOfMemory:
 @story
 async def test_refusal_names_smallest_need_that_can_never_be_met() -> None:
     """The smallest variant, though the largest is the one that is wanted; to wait is of no use."""
-    bench = EngineBench(10 * MB)
-    bench.add({"fp32": Cost(40 * MB), "int8": Cost(12 * MB, 15 * MB)})
+    bench = engine({"fp32": Cost(40 * MB), "int8": Cost(12 * MB, 15 * MB)}, 10 * MB)
     error = await refused(bench)
     assert (error.variant, error.need_bytes, error.can_fit, error.retry_after_s) == ("int8", 15 * MB, False, None)
     assert str(error) == (
@@ -57,11 +57,10 @@ async def test_refusal_names_own_blockers_and_not_those_of_other_tenants() -> No
     """The tenant's own application by its id, another tenant's without a name; both are in use, which may be over at
     any moment.
     """
-    bench = EngineBench(20 * MB, workers=2, wait_ms_max=50)
-    bench.add({"v": Cost(10 * MB, load_ms=0, run_ms=5000)}, name="own")
-    bench.add({"v": Cost(8 * MB, load_ms=0, run_ms=5000)}, name="foreign", tenant="u")
-    bench.add({"fp32": Cost(15 * MB), "int8": Cost(5 * MB)})
-    async with bench.working():
+    async with at_work(EngineBench(20 * MB, workers=2, wait_ms_max=50)) as bench:
+        bench.add({"v": Cost(10 * MB, load_ms=0, run_ms=5000)}, name="own")
+        bench.add({"v": Cost(8 * MB, load_ms=0, run_ms=5000)}, name="foreign", tenant="u")
+        bench.add({"fp32": Cost(15 * MB), "int8": Cost(5 * MB)})
         others = [
             asyncio.create_task(bench.infer(application="t/own")),
             asyncio.create_task(bench.infer(application="u/foreign", tenant="u")),
@@ -84,10 +83,11 @@ async def test_refusal_names_own_blockers_and_not_those_of_other_tenants() -> No
 @story
 async def test_refusal_for_window_says_when_window_ends() -> None:
     """An expected application holds its memory to the end of its window: that is when to try again."""
-    bench = EngineBench(20 * MB, patience_ms=None, delta_ms=100, delta_share_max=1)
-    bench.add({"v": Cost(20 * MB, load_ms=300)}, name="other")
-    bench.add({"int8": Cost(5 * MB)})
-    async with bench.working(residency=True):
+    async with at_work(
+        EngineBench(20 * MB, patience_ms=None, delta_ms=100, delta_share_max=1), residency=True
+    ) as bench:
+        bench.add({"v": Cost(20 * MB, load_ms=300)}, name="other")
+        bench.add({"int8": Cost(5 * MB)})
         for pause_ms in (3_000, 5_000, 3_000, 5_000, 2_000):
             await bench.infer(application="t/other")
             await bench.pause(pause_ms)
@@ -107,10 +107,9 @@ async def test_refusal_for_window_says_when_window_ends() -> None:
 @story
 async def test_refusal_for_load_says_how_long_load_takes() -> None:
     """A build that is being loaded for another request cannot leave before it is there."""
-    bench = EngineBench(20 * MB, wait_ms_max=50)
-    bench.add({"v": Cost(20 * MB, load_ms=3_000)}, name="other")
-    bench.add({"int8": Cost(5 * MB)})
-    async with bench.working():
+    async with at_work(EngineBench(20 * MB, wait_ms_max=50)) as bench:
+        bench.add({"v": Cost(20 * MB, load_ms=3_000)}, name="other")
+        bench.add({"int8": Cost(5 * MB)})
         loading = asyncio.create_task(bench.infer(application="t/other"))
         await settle()
         error = await refused(bench)
@@ -122,10 +121,9 @@ async def test_refusal_for_load_says_how_long_load_takes() -> None:
 @story
 async def test_refusal_for_guaranteed_memory_has_no_retry_time() -> None:
     """Another tenant's guarantee has no known end, so the refusal does not say to try again."""
-    bench = EngineBench(20 * MB)
-    bench.add({"v": Cost(20 * MB)}, name="other", tenant="u", quota=Quota(memory_guarantee_bytes=20 * MB))
-    bench.add({"int8": Cost(5 * MB)})
-    async with bench.working():
+    async with at_work(EngineBench(20 * MB)) as bench:
+        bench.add({"v": Cost(20 * MB)}, name="other", tenant="u", quota=Quota(memory_guarantee_bytes=20 * MB))
+        bench.add({"int8": Cost(5 * MB)})
         await bench.infer(application="u/other", tenant="u")
         error = await refused(bench)
     assert error.blockers == [{"application": None, "mb": 20.0, "why": "guaranteed", "until_s": None}]
@@ -136,8 +134,7 @@ async def test_refusal_for_guaranteed_memory_has_no_retry_time() -> None:
 @story
 async def test_refusal_names_memory_of_other_programs() -> None:
     """The budget has shrunk below what the model needs; the model could fit when other programs give memory back."""
-    bench = EngineBench(20 * MB)
-    bench.add({"int8": Cost(5 * MB)})
+    bench = engine({"int8": Cost(5 * MB)}, 20 * MB)
     bench.memory.resize(2 * MB)
     error = await refused(bench)
     assert (error.budget_bytes, error.can_fit) == (20 * MB, True)
@@ -155,7 +152,7 @@ async def test_refusal_for_ceiling_shows_figures_to_tenant_alone() -> None:
     bench.add({"int8": Cost(8 * MB)}, quota=quota, shared=True)
     bench.add({"big": Cost(16 * MB)}, name="big", quota=quota)
     bench.add({"v": Cost(1)}, name="guest", tenant="u")
-    async with bench.working():
+    async with at_work(bench):
         running = asyncio.create_task(bench.infer(application="t/own"))
         await bench.pause(10)
         error = await refused(bench)
@@ -177,11 +174,10 @@ async def test_refusal_for_ceiling_shows_figures_to_tenant_alone() -> None:
 @story
 async def test_deadline_refusal_says_times_waited_decoded_and_expected() -> None:
     """In the queue and while a load is waited for."""
-    bench = EngineBench()
-    bench.add({"v": Cost(load_ms=50, run_ms=30)})
+    bench = engine(Cost(load_ms=50, run_ms=30))
     hopeless, request = bench.request(within_ms=40), bench.request(within_ms=60)
     await bench.pause(20)
-    async with bench.working():
+    async with at_work(bench):
         with pytest.raises(DeadlineExceeded) as at_once:
             await bench.engine.infer(hopeless)
         assert (at_once.value.waited_ms, at_once.value.expected_ms) == pytest.approx((20, 30))

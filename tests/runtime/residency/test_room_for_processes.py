@@ -3,7 +3,7 @@ end before models leave.
 """
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
 import pytest
 
@@ -11,11 +11,11 @@ from appliance.domain.catalogue import Quota
 from appliance.domain.errors import CeilingReached, OutOfMemory
 from appliance.domain.overhead import FORK_SERVERS, GUARDS
 from appliance.policies.residency import DEFAULT, EVICTION_POLICIES
-from appliance.policies.residency.base import ResidencyPlan
 from appliance.runtime.ports import Occupied
 from tests.fakes.clock import story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
+from tests.runtime.at_work import at_work
 
 GUARANTEED = Quota(memory_guarantee_bytes=80)
 
@@ -90,9 +90,8 @@ class IdleGuards:
 @story
 async def test_guard_for_text_beside_guaranteed_model_is_refused(is_expected: bool, patience_ms: float | None) -> None:
     """The model neither leaves nor shrinks below its tenant's guarantee, in its window or not."""
-    bench = box(patience_ms=patience_ms)
-    bench.add({"v": Cost(80), "s": Cost(20)}, name="a", tenant="alpha", quota=GUARANTEED)
-    async with bench.working(residency=True):
+    async with at_work(box(patience_ms=patience_ms), residency=True) as bench:
+        bench.add({"v": Cost(80), "s": Cost(20)}, name="a", tenant="alpha", quota=GUARANTEED)
         await expect(bench, "alpha/a", tenant="alpha")
         if not is_expected:
             await bench.pause(60_000)
@@ -106,24 +105,10 @@ async def test_guard_for_text_beside_guaranteed_model_is_refused(is_expected: bo
 
 
 @story
-async def test_guard_for_text_leaves_expected_model_in_its_window() -> None:
-    """As a load would, where requests have no patience with windows."""
-    bench = box()
-    bench.add({"v": Cost(80), "s": Cost(20)}, name="a", tenant="alpha")
-    async with bench.working(residency=True):
-        await expect(bench, "alpha/a", tenant="alpha")
-        with pytest.raises(OutOfMemory) as refused:
-            await begin_guard(bench)
-        assert resident(bench) == {"alpha/a": "v"}
-    assert [one["why"] for one in refused.value.blockers] == ["in its window"]
-
-
-@story
 async def test_guard_for_text_shrinks_expected_model_once_patience_is_over() -> None:
     """The expected model gets its smaller variant and stays warm."""
-    bench = box(patience_ms=200)
-    bench.add({"v": Cost(80), "s": Cost(20)}, name="a", tenant="alpha")
-    async with bench.working(residency=True):
+    async with at_work(box(patience_ms=200), residency=True) as bench:
+        bench.add({"v": Cost(80), "s": Cost(20)}, name="a", tenant="alpha")
         await expect(bench, "alpha/a", tenant="alpha")
         begun_ns = bench.clock.now_ns()
         await begin_guard(bench)
@@ -138,9 +123,8 @@ async def test_guard_for_text_begins_after_smaller_variant_whose_load_needs_its_
     """The load of a variant of 20 takes 90 of 100, and the guard 75: they come one after the other. Where nobody waits
     for the guard any more the variant comes all the same, and nothing stays promised.
     """
-    bench = box(patience_ms=0)
-    bench.add({"v": Cost(80), "s": Cost(20, 90)}, name="a", tenant="alpha")
-    async with bench.working(residency=True):
+    async with at_work(box(patience_ms=0), residency=True) as bench:
+        bench.add({"v": Cost(80), "s": Cost(20, 90)}, name="a", tenant="alpha")
         await expect(bench, "alpha/a", tenant="alpha")
         beginning = asyncio.create_task(begin_guard(bench, 75))
         await bench.pause(50)
@@ -156,7 +140,6 @@ async def test_guard_for_text_begins_after_smaller_variant_whose_load_needs_its_
             assert (resident(bench), bench.memory.overheads()) == ({"alpha/a": "s"}, {GUARDS: 75})
     held = sum(build.bytes for build in bench.memory.residents())
     assert bench.memory.free_bytes == 100 - held - sum(bench.memory.overheads().values())
-    bench.assert_quiet()
 
 
 @pytest.mark.parametrize("eviction", sorted(EVICTION_POLICIES))
@@ -170,11 +153,10 @@ async def test_guard_for_text_puts_out_what_load_of_its_size_does(
     """The same models leave or shrink for both, or both are refused."""
     left: list[object] = []
     for is_process in (True, False):
-        bench = box(eviction=eviction, patience_ms=patience_ms)
-        bench.add({"v": Cost(60), "s": Cost(20)}, name="a", tenant="alpha", quota=quota)
-        bench.add({"v": Cost(30)}, name="b", tenant="alpha", quota=quota)
-        bench.add({"v": Cost(40)}, name="load", tenant="beta")
-        async with bench.working(residency=True):
+        async with at_work(box(eviction=eviction, patience_ms=patience_ms), residency=True) as bench:
+            bench.add({"v": Cost(60), "s": Cost(20)}, name="a", tenant="alpha", quota=quota)
+            bench.add({"v": Cost(30)}, name="b", tenant="alpha", quota=quota)
+            bench.add({"v": Cost(40)}, name="load", tenant="beta")
             await bench.infer(application="alpha/b", tenant="alpha")
             await bench.pause(5000)
             await expect(bench, "alpha/a", tenant="alpha")
@@ -185,8 +167,8 @@ async def test_guard_for_text_puts_out_what_load_of_its_size_does(
                     await begin_guard(bench, 40)
                 else:
                     await bench.infer(application="beta/load", tenant="beta")
-            except OutOfMemory:
-                left.append("refused")
+            except OutOfMemory as refused:
+                left.append([one["why"] for one in refused.blockers])
             left.append({name: variant for name, variant in resident(bench).items() if name != "beta/load"})
     assert left[: len(left) // 2] == left[len(left) // 2 :]
 
@@ -194,10 +176,9 @@ async def test_guard_for_text_puts_out_what_load_of_its_size_does(
 @story
 async def test_guard_for_text_above_ceiling_puts_out_models_of_its_tenant_alone() -> None:
     """And is refused with the ceiling where those are in use."""
-    bench = box()
-    bench.add({"v": Cost(30)}, name="own", tenant="beta", quota=Quota(memory_ceiling_bytes=50))
-    bench.add({"v": Cost(30)}, name="other", tenant="alpha")
-    async with bench.working(residency=True):
+    async with at_work(box(), residency=True) as bench:
+        bench.add({"v": Cost(30)}, name="own", tenant="beta", quota=Quota(memory_ceiling_bytes=50))
+        bench.add({"v": Cost(30)}, name="other", tenant="alpha")
         await bench.infer(application="alpha/other", tenant="alpha")
         await bench.infer(application="beta/own", tenant="beta")
         held = bench.memory.pin_resident(bench.build("v", "beta/own"))
@@ -212,9 +193,8 @@ async def test_guard_for_text_above_ceiling_puts_out_models_of_its_tenant_alone(
 
 @story
 async def test_guard_that_can_never_fit_is_refused_at_once() -> None:
-    bench = box()
-    bench.add({"v": Cost(80)}, name="a", tenant="alpha")
-    async with bench.working(residency=True):
+    async with at_work(box(), residency=True) as bench:
+        bench.add({"v": Cost(80)}, name="a", tenant="alpha")
         await bench.infer(application="alpha/a", tenant="alpha")
         begun_ns = bench.clock.now_ns()
         with pytest.raises(OutOfMemory) as refused:
@@ -229,10 +209,9 @@ async def test_guaranteed_tenant_is_served_beside_tenant_that_sends_texts(is_tex
     """65 MB, of which 30 are guaranteed to a tenant with a model of 32, whose load takes 63. A guard takes 23, and what
     it is forked of 21: both end for the model when they are idle, and do not begin where it would have to leave.
     """
-    bench = box(65, server_bytes=21)
-    bench.add({"v": Cost(32, 63)}, name="q1", tenant="alpha", quota=Quota(memory_guarantee_bytes=30))
-    IdleGuards(bench)
-    async with bench.working(residency=True):
+    async with at_work(box(65, server_bytes=21), residency=True) as bench:
+        bench.add({"v": Cost(32, 63)}, name="q1", tenant="alpha", quota=Quota(memory_guarantee_bytes=30))
+        IdleGuards(bench)
         if is_text_first:
             await begin_guard(bench, 23)
             assert bench.memory.overheads() == {GUARDS: 23, FORK_SERVERS: 21}
@@ -247,10 +226,9 @@ async def test_guaranteed_tenant_is_served_beside_tenant_that_sends_texts(is_tex
 @story
 async def test_request_that_only_fork_server_stands_in_way_of_can_fit() -> None:
     """It is not told that it never will."""
-    bench = box(65)
-    bench.add({"v": Cost(32, 63)}, name="q1", tenant="alpha")
-    bench.core.charge_servers({"cpu": 21})
-    async with bench.working(residency=True):
+    async with at_work(box(65), residency=True) as bench:
+        bench.add({"v": Cost(32, 63)}, name="q1", tenant="alpha")
+        bench.core.charge_servers({"cpu": 21})
         with pytest.raises(OutOfMemory) as refused:
             await bench.infer(application="alpha/q1", tenant="alpha")
     assert (refused.value.can_fit, [one["why"] for one in refused.value.blockers]) == (True, [FORK_SERVERS])
@@ -259,67 +237,41 @@ async def test_request_that_only_fork_server_stands_in_way_of_can_fit() -> None:
 # -- processes that can be done without --------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("begin", "models", "variants", "left", "evictions"),
+    [
+        (begin_planner, [{"v": 40}, {"v": 40}, {"v": 40}], ["v", "v", "v"], {}, 0),
+        (begin_planner, [{"fp32": 50, "int8": 15}, {"fp32": 80}], ["fp32", "fp32"], {}, 0),
+        (begin_guard, [{"v": 40}, {"v": 40}, {"v": 40}], ["v", "v", "v"], {FORK_SERVERS: 10}, 0),
+        (begin_planner, [{"v": 60}, {"v": 100}], [None, "v"], {"planner processes": 30}, 1),
+    ],
+    ids=[
+        "a planner, lest a model leaves",
+        "a planner, lest a model shrinks",
+        "a guard, not its fork server, whose end would spare no further model",
+        "not a planner whose end would spare no model",
+    ],
+)
 @story
-async def test_idle_planner_process_ends_before_models_leave_for_request() -> None:
-    """Two models of 40 and a planner of 30 in 130: the planner makes room for a third model."""
-    bench = box(130)
-    for name in "abc":
-        bench.add({"v": Cost(40)}, name=name)
-    async with bench.working(residency=True):
-        await begin_planner(bench)
-        for name in "ab":
-            await bench.infer(application=f"t/{name}")
-            await bench.pause(3000)
-        told = len(bench.decisions.told)
-        await bench.infer(application="t/c")
-        assert resident(bench) == {"t/a": "v", "t/b": "v", "t/c": "v"}
-        plans = [facts["plan"] for _, facts in bench.decisions.told[told:] if isinstance(facts["plan"], ResidencyPlan)]
-        assert not [change for plan in plans for change in plan.changes if change.after is None]
-    assert bench.memory.overheads() == {}
-
-
-@story
-async def test_idle_planner_process_ends_before_models_shrink_for_request() -> None:
-    """A model of 50 with a smaller variant and a planner of 30 in 130: the planner makes room for a model of 80."""
-    bench = box(130)
-    bench.add({"fp32": Cost(50), "int8": Cost(15)}, name="a")
-    bench.add({"fp32": Cost(80)}, name="b")
-    async with bench.working(residency=True):
-        await begin_planner(bench)
-        await bench.infer(application="t/a")
-        await bench.infer(application="t/b")
-        assert resident(bench) == {"t/a": "fp32", "t/b": "fp32"}
-    assert bench.memory.overheads() == {}
-
-
-@story
-async def test_idle_guard_ends_before_models_leave_for_request() -> None:
-    """The fork server, whose end would spare no further model, stays."""
+async def test_idle_process_of_thirty_ends_for_request_if_that_spares_models(
+    begin: Callable[[EngineBench], Awaitable[None]],
+    models: list[dict[str, int]],
+    variants: list[str | None],
+    left: dict[str, int],
+    evictions: int,
+) -> None:
+    """In 130."""
+    names = [f"t/{name}" for name, _ in zip("abc", models, strict=False)]
     bench = box(130, server_bytes=10)
     IdleGuards(bench)
-    for name in "abc":
-        bench.add({"v": Cost(40)}, name=name)
-    async with bench.working(residency=True):
-        await begin_guard(bench)
-        for name in "ab":
-            await bench.infer(application=f"t/{name}")
-        await bench.infer(application="t/c")
-        assert resident(bench) == {"t/a": "v", "t/b": "v", "t/c": "v"}
-    assert bench.memory.overheads() == {FORK_SERVERS: 10}
-
-
-@story
-async def test_idle_planner_process_whose_end_spares_no_model_stays() -> None:
-    """A model of 60 leaves for one of 100 with or without the planner of 30."""
-    bench = box(130)
-    bench.add({"v": Cost(60)}, name="a")
-    bench.add({"v": Cost(100)}, name="b")
-    async with bench.working(residency=True):
-        await bench.infer(application="t/a")
-        await begin_planner(bench)
-        await bench.infer(application="t/b")
-        assert resident(bench) == {"t/a": None, "t/b": "v"}
-    assert bench.memory.overheads() == {"planner processes": 30}
+    for name, sizes in zip(names, models, strict=True):
+        bench.add({variant: Cost(size) for variant, size in sizes.items()}, name=name[2:])
+    async with at_work(bench, residency=True):
+        await begin(bench)
+        for name in names:
+            await bench.infer(application=name)
+        assert resident(bench) == dict(zip(names, variants, strict=True))
+    assert (bench.memory.overheads(), bench.memory.evictions) == (left, evictions)
 
 
 @story
@@ -327,7 +279,7 @@ async def test_idle_planner_process_ends_before_models_leave_for_guard() -> None
     bench = box(130)
     for name in "ab":
         bench.add({"v": Cost(40)}, name=name)
-    async with bench.working(residency=True):
+    async with at_work(bench, residency=True):
         for name in "ab":
             await bench.infer(application=f"t/{name}")
         await begin_planner(bench)
@@ -342,7 +294,7 @@ async def test_planner_process_begins_in_free_memory_only() -> None:
     bench = box(130)
     for name in "ab":
         bench.add({"v": Cost(55)}, name=name)
-    async with bench.working(residency=True):
+    async with at_work(bench, residency=True):
         for name in "ab":
             await bench.infer(application=f"t/{name}")
         await bench.pause(60_000)

@@ -11,7 +11,7 @@ from appliance.policies.residency.base import Intent, Wish
 from appliance.policies.residency.expected_utility import ExpectedUtility
 from appliance.runtime.memory.overview import Overview
 from appliance.runtime.residency.arbiter import EvictionArbiter
-from tests.fakes.clock import run_virtual
+from tests.fakes.clock import story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
 from tests.fakes.sinks import Decisions
@@ -136,14 +136,11 @@ class Story:
 
 @examples(gate=60)
 @given(steps, st.booleans())
-def test_residency_states_kept_equal_states_computed_anew(drawn: list[Step], has_quotas: bool) -> None:
+@story
+async def test_residency_states_kept_equal_states_computed_anew(drawn: list[Step], has_quotas: bool) -> None:
     """Requests, unloads, another budget, wishes, new models, measurements, in any order."""
-
-    async def story() -> None:
-        told = Story(has_quotas)
-        async with told.bench.working(residency=True):
-            for step in drawn:
-                await told.do(step)
-                told.check()
-
-    run_virtual(story)
+    told = Story(has_quotas)
+    async with told.bench.working(residency=True):
+        for step in drawn:
+            await told.do(step)
+            told.check()

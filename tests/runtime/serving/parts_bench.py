@@ -9,6 +9,7 @@ from appliance.domain.parts import BatchTime, Cut, Part, PartProfile
 from appliance.domain.request import Tensors
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
+from tests.runtime.at_work import change
 
 OTHER = "npu"
 TAKES = ({"cpu": 4.0, OTHER: 2.0}, {"cpu": 1.0}, {"cpu": 6.0, OTHER: 3.0})
@@ -60,8 +61,7 @@ def variant_of(bench: EngineBench) -> Variant:
 
 def is_cut(bench: EngineBench, cut: Cut = CUT) -> None:
     """The import has cut it."""
-    model = bench.catalogue.entry("t/app").model
-    bench.catalogue.put_model(replace(model, variants=(replace(model.variants[0], cut=cut),)))
+    change(bench, cut=cut)
 
 
 def runs_late(bench: EngineBench) -> None:

@@ -9,14 +9,14 @@ from appliance.domain.errors import ModelUnavailable
 from tests.fakes.clock import settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
+from tests.runtime.at_work import at_work
 
 
 @story
 async def test_unloaded_application_is_unavailable_until_it_is_loaded() -> None:
     """Unloaded explicitly, it is out of memory, too."""
-    bench = EngineBench()
-    app = bench.add({"v": Cost()})
-    async with bench.working():
+    async with at_work(EngineBench()) as bench:
+        app = bench.add({"v": Cost()})
         await bench.infer()
         await bench.availability.unload(app)
         assert bench.processor.memory == {}
@@ -28,15 +28,13 @@ async def test_unloaded_application_is_unavailable_until_it_is_loaded() -> None:
         await bench.availability.load(app)
         assert bench.availability.is_open(app)
         assert (await bench.infer()).warm
-    bench.assert_quiet()
 
 
 @story
 async def test_unload_waits_for_running_requests() -> None:
     """Requests under way are answered, later ones are refused."""
-    bench = EngineBench()
-    app = bench.add({"v": Cost(load_ms=50, run_ms=50)})
-    async with bench.working():
+    async with at_work(EngineBench()) as bench:
+        app = bench.add({"v": Cost(load_ms=50, run_ms=50)})
         running = asyncio.create_task(bench.infer(3))
         await settle()
         unloading = asyncio.create_task(bench.availability.unload(app))
@@ -51,11 +49,10 @@ async def test_unload_waits_for_running_requests() -> None:
 @story
 async def test_unload_keeps_a_build_that_another_application_uses() -> None:
     """The build stays, and its request goes on, until the second application is unloaded, too."""
-    bench = EngineBench()
-    app = bench.add({"v": Cost(load_ms=0, run_ms=100)})
-    other = Application("t/other", "t", "other", app.model_id)
-    bench.catalogue.put_application(other)
-    async with bench.working():
+    async with at_work(EngineBench()) as bench:
+        app = bench.add({"v": Cost(load_ms=0, run_ms=100)})
+        other = Application("t/other", "t", "other", app.model_id)
+        bench.catalogue.put_application(other)
         running = asyncio.create_task(bench.infer(application="t/other"))
         await settle()
         await bench.availability.unload(app)
@@ -69,9 +66,8 @@ async def test_unload_keeps_a_build_that_another_application_uses() -> None:
 @story
 async def test_load_cancels_a_waiting_unload() -> None:
     """Unload waits for a long request; a load meanwhile wins, and the model stays in service."""
-    bench = EngineBench()
-    app = bench.add({"v": Cost(load_ms=0, run_ms=1000)})
-    async with bench.working():
+    async with at_work(EngineBench()) as bench:
+        app = bench.add({"v": Cost(load_ms=0, run_ms=1000)})
         running = asyncio.create_task(bench.infer())
         await settle()
         unloading = asyncio.create_task(bench.availability.unload(app))
@@ -86,10 +82,9 @@ async def test_load_cancels_a_waiting_unload() -> None:
 @story
 async def test_retired_model_leaves_after_its_last_request() -> None:
     """Deleting waits for running requests, then the memory is free; a build that another model shares stays."""
-    bench = EngineBench()
-    app = bench.add({"v": Cost(load_ms=0, run_ms=100)})
-    bench.add({"w": Cost(load_ms=0)}, name="keep")
-    async with bench.working():
+    async with at_work(EngineBench()) as bench:
+        app = bench.add({"v": Cost(load_ms=0, run_ms=100)})
+        bench.add({"w": Cost(load_ms=0)}, name="keep")
         await bench.infer(application="t/keep")
         running = asyncio.create_task(bench.infer(4))
         await settle()

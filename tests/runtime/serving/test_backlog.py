@@ -12,11 +12,18 @@ ALIKE = (1.0, 1.0)
 
 
 def test_backlog_of_a_lone_tenant_is_its_own_work() -> None:
-    """One worker does the waiting work, then the new work; two workers do it in half the time."""
+    """One worker does the waiting work, then the new work; two workers do it in half the time. Of two applications at
+    1 : 1, of which the other has much waiting, 100 behind 100 of its own end after 300.
+    """
     for workers, expected_ns in ((1, 400), (2, 200)):
         backlog = Backlog(workers)
         backlog.add("t", "a", 300, ALIKE)
         assert backlog.end_ns("t", "a", 100, ALIKE) == expected_ns
+    backlog = Backlog(1)
+    backlog.add("t", "busy", 10**6, ALIKE)
+    backlog.add("t", "calm", 100, ALIKE)
+    assert backlog.end_ns("t", "calm", 100, ALIKE) == 300
+    assert backlog.end_ns("t", "busy", 100, ALIKE, ahead_ns=0) == 100
 
 
 def test_backlog_of_another_tenant_counts_by_its_share_only() -> None:
@@ -34,15 +41,6 @@ def test_backlog_of_another_tenant_counts_by_its_share_only() -> None:
     backlog.remove("flood", "a", 10**9)
     backlog.add("flood", "a", 50, (3.0, 1.0))
     assert backlog.end_ns("quiet", "b", 100, (1.0, 1.0)) == 250
-
-
-def test_backlog_is_shared_by_the_applications_of_a_tenant() -> None:
-    """Two applications at 1 : 1, the other with much waiting: 100 behind 100 of its own end after 300."""
-    backlog = Backlog(1)
-    backlog.add("t", "busy", 10**6, ALIKE)
-    backlog.add("t", "calm", 100, ALIKE)
-    assert backlog.end_ns("t", "calm", 100, ALIKE) == 300
-    assert backlog.end_ns("t", "busy", 100, ALIKE, ahead_ns=0) == 100
 
 
 @given(
@@ -81,18 +79,26 @@ def test_backlog_counts_runs_under_way_on_their_workers() -> None:
     assert pair.end_ns("t", "a", 40, ALIKE, rests_ns=[50]) == 40
 
 
+def done(backlog: Backlog, expected_ms: int, took_ms: int, every_ms: int, from_ms: int = 0) -> None:
+    """A hundred runs end."""
+    for turn in range(100):
+        backlog.done(expected_ms * NS_PER_MS, took_ms * NS_PER_MS, (from_ms + turn * every_ms) * NS_PER_MS)
+
+
 def test_backlog_rate_follows_the_runs_that_were_seen() -> None:
     """Runs of 10 ms by their profile, of which one ends every 40 ms while others wait: waiting work takes four times as
-    long as its profile says. Without anything waiting nothing is learned.
+    long as its profile says. Without anything waiting nothing is learned; where runs end and nothing waits behind them
+    the processor keeps up again.
     """
     backlog = Backlog(1)
-    for turn in range(100):
-        backlog.done(10 * NS_PER_MS, 40 * NS_PER_MS, turn * 400 * NS_PER_MS)
+    done(backlog, 10, 40, every_ms=400)
     backlog.add("t", "a", 100, ALIKE)
     assert backlog.end_ns("t", "a", 100, ALIKE) == 200
-    for turn in range(100):
-        backlog.done(10 * NS_PER_MS, 40 * NS_PER_MS, turn * 40 * NS_PER_MS)
+    done(backlog, 10, 40, every_ms=40)
     assert backlog.end_ns("t", "a", 100, ALIKE) == pytest.approx(800, rel=0.05)
+    backlog.remove("t", "a", 100)
+    done(backlog, 10, 10, every_ms=40, from_ms=5000)
+    assert backlog.end_ns("t", "a", 10_000, ALIKE) == pytest.approx(10_000, rel=0.01)
 
 
 def test_backlog_rate_ignores_requests_whose_body_is_still_being_sent() -> None:
@@ -112,21 +118,8 @@ def test_backlog_rate_slows_at_most_fourfold_by_overrunning_runs() -> None:
     """
     backlog = Backlog(2)
     backlog.add("flood", "a", 10 * NS_PER_MS, ALIKE)
-    for turn in range(100):
-        backlog.done(10 * NS_PER_MS, 2000 * NS_PER_MS, turn * 1000 * NS_PER_MS)
+    done(backlog, 10, 2000, every_ms=1000)
     assert backlog.end_ns("other", "b", 10 * NS_PER_MS, ALIKE) <= 4 * 10 * NS_PER_MS * 1.01
-
-
-def test_backlog_rate_recovers_once_no_request_waits() -> None:
-    """Where runs end and nothing waits behind them the processor keeps up."""
-    backlog = Backlog(1)
-    backlog.add("t", "a", 100, ALIKE)
-    for turn in range(100):
-        backlog.done(10 * NS_PER_MS, 40 * NS_PER_MS, turn * 40 * NS_PER_MS)
-    backlog.remove("t", "a", 100)
-    for turn in range(100):
-        backlog.done(10 * NS_PER_MS, 10 * NS_PER_MS, (5000 + turn * 40) * NS_PER_MS)
-    assert backlog.end_ns("t", "a", 10_000, ALIKE) == pytest.approx(10_000, rel=0.01)
 
 
 @given(

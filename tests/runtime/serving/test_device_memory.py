@@ -2,12 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from appliance.domain.catalogue import Latency
 from appliance.domain.errors import LoadFailed
 from appliance.domain.hardware import PreparedForm
 from appliance.runtime.memory.loader import Loader
@@ -15,6 +13,7 @@ from appliance.runtime.processors.device_memory import DeviceMemory
 from tests.fakes.clock import story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
+from tests.runtime.at_work import also_on, at_work
 
 NAMES = ("a", "b", "c")
 
@@ -48,12 +47,7 @@ def bench_with_a_card(budget: int, takes: int) -> tuple[EngineBench, DeviceMemor
         setattr(bench.other, name, value)
     for name in NAMES:
         bench.add({name: Cost(run_ms=20, load_ms=5)}, name=name)
-        model = bench.catalogue.entry(f"t/{name}").model
-        (variant,) = model.variants
-        assert variant.profile is not None
-        there = replace(variant.profile, processor="card", kind="card", latencies=(Latency(1, 5, 5),))
-        bench.catalogue.put_model(replace(model, variants=(replace(variant, other_profiles=(there,)),)))
-        bench.other.costs[bench.build(name, f"t/{name}")] = Cost(run_ms=5, load_ms=5)
+        also_on(bench, "card", 5, f"t/{name}", load_ms=5)
     bench.follow_kinds()
     assert bench.member.device_memory is memory
     memory.unload = bench.memory.unload
@@ -65,7 +59,7 @@ def bench_with_a_card(budget: int, takes: int) -> tuple[EngineBench, DeviceMemor
 async def test_requests_of_three_models_are_answered_on_a_card_that_holds_two() -> None:
     """One after the other and all at once; a build leaves the card after its last run."""
     bench, memory = bench_with_a_card(budget=100, takes=40)
-    async with bench.working():
+    async with at_work(bench):
         for name in NAMES:
             await bench.infer(1.0, f"t/{name}")
         assert memory.held_bytes == 80
@@ -85,10 +79,9 @@ async def test_parts_that_do_not_fit_a_device_together_evict_no_build() -> None:
     bench.source.sizes = dict.fromkeys(parts.values(), 30)
     loader = Loader(bench.source, bench.group, {"c.p@card": parts}.get)
     loader.checks.append(bench.member.check_room)
-    async with bench.working():
+    async with at_work(bench):
         await bench.infer(1.0, "t/a")
         with pytest.raises(LoadFailed, match="117 bytes of the device's memory, of which builds may take 100"):
             await loader.load("c.p@card")
         assert bench.memory.is_resident(bench.build("a", "t/a"))
         assert (memory.held_bytes, set(bench.other.loads)) == (40, {bench.build("a", "t/a")})
-    bench.assert_quiet()

@@ -12,6 +12,7 @@ from tests.fakes.clock import settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.policies import listen
 from tests.fakes.processor import Cost
+from tests.runtime.at_work import engine, warm
 
 
 def asked(bench: EngineBench) -> list[DispatchInput]:
@@ -22,17 +23,14 @@ def asked(bench: EngineBench) -> list[DispatchInput]:
 
 
 def bench_of() -> EngineBench:
-    bench = EngineBench(twins=[(1, 3.0, 1 / 3)])
-    bench.add({"v": Cost(run_ms=10, load_ms=0)})
+    bench = engine(Cost(run_ms=10, load_ms=0), twins=[(1, 3.0, 1 / 3)])
     return bench
 
 
 @story
 async def test_waiting_dispatch_job_is_stated_once() -> None:
     """Between decisions that are recorded, which are one a second, a job is the same object."""
-    bench = bench_of()
-    async with bench.working():
-        await bench.infer()
+    async with warm(bench_of()) as bench:
         problems = asked(bench)
         await asyncio.gather(*(bench.infer() for _ in range(12)))
     stated: dict[str, DispatchJob] = {}
@@ -50,9 +48,7 @@ async def test_dispatch_job_is_stated_anew_when_its_time_scale_ends() -> None:
     """A job that waits for longer than a scale lasts has times on the next one; its deadline comes as much nearer as
     time has passed.
     """
-    bench = bench_of()
-    async with bench.working():
-        await bench.infer()
+    async with warm(bench_of()) as bench:
         bench.processor.slowness = bench.twins[0].slowness = 100_000.0
         waiting = [asyncio.create_task(bench.infer(within_ms=3_000_000)) for _ in range(3)]
         await settle()

@@ -19,10 +19,11 @@ from appliance.domain.errors import (
     UnknownTenant,
     UnknownVariant,
 )
-from appliance.domain.request import Tensors
+from appliance.domain.request import Result, Tensors
 from tests.fakes.clock import ms, settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
+from tests.runtime.at_work import at_work, engine, took_ms, warm
 
 # -- the way -----------------------------------------------------------------------------------------------------------
 
@@ -30,9 +31,7 @@ from tests.fakes.processor import Cost
 @story
 async def test_first_request_is_cold_and_the_next_is_warm() -> None:
     """The first answer pays for the load, the second does not; both say where the time went."""
-    bench = EngineBench()
-    bench.add({"v": Cost(load_ms=100, run_ms=10)})
-    async with bench.working():
+    async with at_work(engine(Cost(load_ms=100, run_ms=10))) as bench:
         cold = await bench.infer(3)
         warm = await bench.infer(4)
     assert (cold.outputs["y"].tolist(), warm.outputs["y"].tolist()) == ([6], [8])
@@ -44,16 +43,14 @@ async def test_first_request_is_cold_and_the_next_is_warm() -> None:
     assert {part: ms(figures.histograms[part].sum_ns) for part in ("queue", "load", "compute")} == {
         "queue": 0, "load": 100, "compute": 20,
     }  # fmt: skip
-    bench.assert_quiet()
 
 
 @story
 async def test_waiting_request_whose_build_is_lost_has_it_loaded_again() -> None:
     """The build went with its process before the request's turn came: nothing of the request has run."""
-    bench = EngineBench()
-    bench.add({"v": Cost(load_ms=0, run_ms=100)}, name="busy")
-    bench.add({"v": Cost(load_ms=20, run_ms=10)})
-    async with bench.working():
+    async with at_work(EngineBench()) as bench:
+        bench.add({"v": Cost(load_ms=0, run_ms=100)}, name="busy")
+        bench.add({"v": Cost(load_ms=20, run_ms=10)})
         await bench.infer()
         busy = asyncio.create_task(bench.infer(application="t/busy"))
         await bench.pause(10)
@@ -65,35 +62,21 @@ async def test_waiting_request_whose_build_is_lost_has_it_loaded_again() -> None
         await busy
     assert [result.outputs["y"].tolist() for result in results] == [[6], [8]]
     assert bench.processor.loads[bench.build("v")] == 2
-    bench.assert_quiet()
 
 
+@pytest.mark.parametrize(("workers", "queued_ms"), [(1, [0, 10, 20]), (3, [0, 0, 0])])
 @story
-async def test_time_behind_earlier_requests_is_counted_as_queue() -> None:
-    """One worker, three requests: each waits for the ones before it."""
-    bench = EngineBench()
-    bench.add({"v": Cost(load_ms=0, run_ms=10)})
-    async with bench.working():
+async def test_time_behind_earlier_requests_is_counted_as_queue(workers: int, queued_ms: list[int]) -> None:
+    """Each waits for those before it; beside as many workers none waits."""
+    async with at_work(engine(Cost(load_ms=0, run_ms=10), workers=workers)) as bench:
         results = await asyncio.gather(*(bench.infer() for _ in range(3)))
-    assert [ms(r.queue_ns) for r in results] == [0, 10, 20]
-
-
-@story
-async def test_workers_run_requests_side_by_side() -> None:
-    """Three workers, three requests: no request waits."""
-    bench = EngineBench(workers=3)
-    bench.add({"v": Cost(load_ms=0, run_ms=10)})
-    async with bench.working():
-        results = await asyncio.gather(*(bench.infer() for _ in range(3)))
-    assert [ms(r.queue_ns) for r in results] == [0, 0, 0]
-    assert [w["runs"] for w in bench.engine.status()["workers"]] == [1, 1, 1]
+    assert [ms(r.queue_ns) for r in results] == queued_ms
+    assert [w["runs"] for w in bench.engine.status()["workers"]] == [3 // workers] * workers
 
 
 @story
 async def test_requests_run_by_priority_then_deadline_then_arrival() -> None:
-    bench = EngineBench()
-    bench.add({"v": Cost(load_ms=0, run_ms=10)})
-    async with bench.working():
+    async with at_work(engine(Cost(load_ms=0, run_ms=10))) as bench:
         first = asyncio.create_task(bench.infer(0))
         await bench.pause(1)
         rest = [
@@ -110,9 +93,8 @@ async def test_requests_run_by_priority_then_deadline_then_arrival() -> None:
 @story
 async def test_requested_outputs_alone_are_computed_and_returned() -> None:
     """An unknown output is refused."""
-    bench = EngineBench(model=lambda inputs: {"y": inputs["x"], "z": -inputs["x"]})
-    bench.add({"v": Cost()}, outputs=[TensorSpec("y", "FP32", (-1,)), TensorSpec("z", "FP32", (-1,))])
-    async with bench.working():
+    async with at_work(EngineBench(model=lambda inputs: {"y": inputs["x"], "z": -inputs["x"]})) as bench:
+        bench.add({"v": Cost()}, outputs=[TensorSpec("y", "FP32", (-1,)), TensorSpec("z", "FP32", (-1,))])
         assert set((await bench.infer(outputs=["z"])).outputs) == {"z"}
         with pytest.raises(BadTensor, match="no output 'q'"):
             await bench.infer(outputs=["q"])
@@ -124,8 +106,7 @@ async def test_requested_outputs_alone_are_computed_and_returned() -> None:
 @story
 async def test_request_for_a_missing_model_or_tenant_is_refused() -> None:
     """An application without a model, a tenant that has gone."""
-    bench = EngineBench()
-    bench.add({"v": Cost()})
+    bench = engine(Cost())
     bench.catalogue.put_application(Application("t/empty", "t", "empty", "t/none"))
     with pytest.raises(ModelUnavailable):
         await bench.infer(application="t/empty")
@@ -136,29 +117,16 @@ async def test_request_for_a_missing_model_or_tenant_is_refused() -> None:
 
 @story
 async def test_bad_tensors_are_refused_before_any_load() -> None:
-    """Wrong name, type, rank or size."""
-    bench = EngineBench()
-    bench.add({"v": Cost()})
-    ones: dict[str, Tensors] = {
-        "no input 'q'": {"q": np.ones(1, np.float32)},
-        "'x' is float64": {"x": np.ones(1)},
-        "has shape": {"x": np.ones((1, 1), np.float32)},
-        "missing input x": {},
-    }
-    for words, inputs in ones.items():
-        with pytest.raises(BadTensor, match=words):
-            await bench.infer(inputs=inputs)
+    async with at_work(engine(Cost())) as bench:
+        with pytest.raises(BadTensor, match="has shape"):
+            await bench.infer(inputs={"x": np.ones((1, 1), np.float32)})
     assert not bench.processor.loads
-    bench.assert_quiet()
 
 
 @story
 async def test_full_queue_refuses_requests_until_it_has_room() -> None:
     """Requests beyond its length get QueueFull at once; when the queue has moved on there is room again."""
-    bench = EngineBench(queue_len=2)
-    bench.add({"v": Cost(load_ms=0, run_ms=10)})
-    async with bench.working():
-        await bench.infer()
+    async with warm(engine(Cost(load_ms=0, run_ms=10), queue_len=2)) as bench:
         running = [asyncio.create_task(bench.infer())]
         await settle()  # it runs: only the next two wait
         running += [asyncio.create_task(bench.infer()) for _ in range(2)]
@@ -168,15 +136,13 @@ async def test_full_queue_refuses_requests_until_it_has_room() -> None:
         await asyncio.gather(*running)
         await bench.infer()
     assert bench.telemetry.of_application("t/app")[""].outcomes == {"rejected": 1}
-    bench.assert_quiet()
 
 
 @story
 async def test_request_beyond_the_concurrency_quota_is_refused() -> None:
     """The third at once is refused; after an answer, failed or not, the next may come."""
-    bench = EngineBench()
-    bench.add({"v": Cost()}, quota=Quota(concurrent_requests=2))
-    async with bench.working():
+    async with at_work(EngineBench()) as bench:
+        bench.add({"v": Cost()}, quota=Quota(concurrent_requests=2))
         tasks = [asyncio.create_task(bench.infer(x)) for x in (1, 2)]
         await settle()
         with pytest.raises(QuotaExceeded):
@@ -189,45 +155,27 @@ async def test_request_beyond_the_concurrency_quota_is_refused() -> None:
     assert bench.telemetry.of_application("t/app")[""].outcomes["rejected"] == 1
 
 
+@pytest.mark.parametrize("facts", [{}, {"quick_ms_max": 0.25}], ids=["on a worker", "inline"])
 @story
-async def test_failed_run_is_reported_to_its_caller_alone() -> None:
-    """The runtime's refusal reaches its caller; the worker goes on."""
+async def test_failed_run_is_reported_to_its_caller_alone(facts: dict[str, Any]) -> None:
+    """The runtime's refusal or whatever else it raises: it is counted, and others are served."""
 
     def model(inputs: Tensors) -> dict[str, Any]:
-        if inputs["x"][0] < 0:
-            raise RunFailed(variant_id="v", reason="negative")
+        x = inputs["x"][0]
+        if x < 0:
+            raise RunFailed(variant_id="v", reason="negative") if x == -1 else KeyError("odd")
         return {"y": inputs["x"]}
 
-    bench = EngineBench(model=model)
-    bench.add({"v": Cost()})
-    async with bench.working():
-        answers = await asyncio.gather(*(bench.infer(x) for x in (1, -1, 2)), return_exceptions=True)
-    assert [type(a).__name__ for a in answers] == ["Result", "RunFailed", "Result"]
-    bench.assert_quiet()
-
-
-@story
-async def test_unforeseen_exception_of_a_run_reaches_the_caller() -> None:
-    """It is counted, and leaves the worker alive."""
-
-    def model(inputs: Tensors) -> dict[str, Any]:
-        raise KeyError("odd")
-
-    bench = EngineBench(model=model)
-    bench.add({"v": Cost()})
-    async with bench.working():
-        for _ in range(2):
-            with pytest.raises(KeyError):
-                await bench.infer()
+    async with warm(engine(Cost(load_ms=0, run_ms=0.1), model=model, **facts)) as bench:
+        answers = await asyncio.gather(*(bench.infer(x) for x in (1, -1, -2, 2)), return_exceptions=True)
+    assert [type(a) for a in answers] == [Result, RunFailed, KeyError, Result]
     assert bench.telemetry.of_application("t/app")[""].outcomes == {"failed": 2}
-    bench.assert_quiet()
 
 
 @story
 async def test_requests_for_unknown_variants_leave_no_statistics() -> None:
     """A caller cannot grow the process by asking for versions that do not exist."""
-    bench = EngineBench()
-    bench.add({"v": Cost()})
+    bench = engine(Cost())
     for i in range(50):
         with pytest.raises(UnknownVariant):
             await bench.infer(variant=f"v{i}")
@@ -242,10 +190,9 @@ async def test_late_request_is_refused_and_never_run() -> None:
     """Behind a run of unknown length one request becomes late, and the next is refused at once, for the one before it
     alone would make it late: both are refused and never cost the processor anything.
     """
-    bench = EngineBench()
-    application = bench.add({"v": Cost(load_ms=0, run_ms=100)})
-    bench.add({"v": Cost(load_ms=0, run_ms=100)}, name="unknown", measured=False)
-    async with bench.working():
+    async with at_work(EngineBench()) as bench:
+        application = bench.add({"v": Cost(load_ms=0, run_ms=100)})
+        bench.add({"v": Cost(load_ms=0, run_ms=100)}, name="unknown", measured=False)
         await bench.availability.load(application)
         first = asyncio.create_task(bench.infer(0, "t/unknown"))
         await bench.pause(1)
@@ -256,17 +203,17 @@ async def test_late_request_is_refused_and_never_run() -> None:
     assert [type(a) for a in answers] == [DeadlineExceeded, Overloaded]  # 150 would end at 200
     assert len(bench.processor.ran) == 1
     assert bench.telemetry.of_application("t/app")[""].outcomes == {"expired": 1, "rejected": 1}
-    bench.assert_quiet()
 
 
+@pytest.mark.parametrize(("timeout_ms", "slo_ms"), [(50, None), (60_000, 50)], ids=["the box's", "its application's"])
 @story
-async def test_request_without_a_deadline_has_its_applications_slo() -> None:
+async def test_request_without_a_deadline_has_the_default(timeout_ms: float, slo_ms: float | None) -> None:
     """A request with a deadline keeps its own."""
-    bench = EngineBench()
-    bench.add({"v": Cost(load_ms=0, run_ms=40)}, slo_ms=50)
-    async with bench.working():
+    bench = EngineBench(timeout_ms=timeout_ms)
+    bench.add({"v": Cost(load_ms=0, run_ms=40)}, slo_ms=slo_ms)
+    async with at_work(bench):
         answers = await asyncio.gather(bench.infer(), bench.infer(), bench.infer(within_ms=500), return_exceptions=True)
-    assert [type(a).__name__ for a in answers] == ["Result", "Overloaded", "Result"]
+    assert [type(a) for a in answers] == [Result, Overloaded, Result]
 
 
 @story
@@ -275,9 +222,7 @@ async def test_run_under_way_counts_in_the_expected_wait() -> None:
     once, for a tenth is kept back, and told to come again when as much as is missing has gone; with 180 it is served in
     time. Beside a free worker no request waits.
     """
-    bench = EngineBench()
-    bench.add({"v": Cost(load_ms=0, run_ms=100)})
-    async with bench.working():
+    async with at_work(engine(Cost(load_ms=0, run_ms=100))) as bench:
         first = asyncio.create_task(bench.infer())
         await bench.pause(40)
         with pytest.raises(Overloaded) as refused:
@@ -288,35 +233,11 @@ async def test_run_under_way_counts_in_the_expected_wait() -> None:
         assert ms(served.queue_ns) == 60
         await first
         assert (await bench.infer(within_ms=101)).queue_ns == 0
-    two = EngineBench(workers=2)
-    two.add({"v": Cost(load_ms=0, run_ms=100)})
-    async with two.working():
+    async with at_work(engine(Cost(load_ms=0, run_ms=100), workers=2)) as two:
         first = asyncio.create_task(two.infer())
         await two.pause(1)
         assert (await two.infer(within_ms=101)).queue_ns == 0
         await first
-
-
-@story
-async def test_deadline_during_a_load_ends_the_request_but_not_the_load() -> None:
-    """The load takes too long for this request; the next finds the build there."""
-    bench = EngineBench()
-    bench.add({"v": Cost(load_ms=100, run_ms=1)})
-    async with bench.working():
-        with pytest.raises(DeadlineExceeded):
-            await bench.infer(within_ms=50)
-        await bench.pause(60)
-        assert (await bench.infer()).warm
-    bench.assert_quiet()
-
-
-@story
-async def test_default_timeout_bounds_requests_without_deadline_or_slo() -> None:
-    bench = EngineBench(timeout_ms=70)
-    bench.add({"v": Cost(load_ms=0, run_ms=50)})
-    async with bench.working():
-        answers = await asyncio.gather(bench.infer(), bench.infer(), return_exceptions=True)
-    assert [type(a).__name__ for a in answers] == ["Result", "Overloaded"]
 
 
 # -- callers that go away ----------------------------------------------------------------------------------------------
@@ -326,9 +247,8 @@ async def test_default_timeout_bounds_requests_without_deadline_or_slo() -> None
 async def test_request_cancelled_at_any_moment_leaves_nothing_behind() -> None:
     """While it loads, waits or runs: no pin, no count and no place in the queue stays behind."""
     for moment_ms in (0.0, 50.0, 99.9, 100.5, 105.0, 109.9, 110.0, 115.0):
-        bench = EngineBench()
-        bench.add({"v": Cost(load_ms=100, run_ms=10)}, quota=Quota(concurrent_requests=2))
-        async with bench.working():
+        async with at_work(EngineBench()) as bench:
+            bench.add({"v": Cost(load_ms=100, run_ms=10)}, quota=Quota(concurrent_requests=2))
             tasks = [asyncio.create_task(bench.infer(x)) for x in (1, 2)]
             await bench.pause(moment_ms)
             for task in tasks:
@@ -343,17 +263,15 @@ async def test_request_cancelled_at_any_moment_leaves_nothing_behind() -> None:
 @story
 async def test_build_stays_pinned_under_an_abandoned_run() -> None:
     """The caller is gone, the run is not: its build cannot be evicted until it ends."""
-    bench = EngineBench(budget=10, workers=2)
-    bench.add({"v": Cost(10, load_ms=0, run_ms=100)}, name="one")
-    bench.add({"v": Cost(10, load_ms=0, run_ms=1)}, name="two")
-    async with bench.working():
+    async with at_work(EngineBench(budget=10, workers=2)) as bench:
+        bench.add({"v": Cost(10, load_ms=0, run_ms=100)}, name="one")
+        bench.add({"v": Cost(10, load_ms=0, run_ms=1)}, name="two")
         gone = asyncio.create_task(bench.infer(application="t/one"))
         await bench.pause(10)
         gone.cancel()
         start_ns = bench.clock.now_ns()
         await bench.infer(application="t/two")
     assert ms(bench.clock.now_ns() - start_ns) >= 90
-    bench.assert_quiet()
 
 
 # -- the end -----------------------------------------------------------------------------------------------------------
@@ -361,9 +279,7 @@ async def test_build_stays_pinned_under_an_abandoned_run() -> None:
 
 @story
 async def test_drain_answers_admitted_requests_and_refuses_new_ones() -> None:
-    bench = EngineBench()
-    bench.add({"v": Cost(load_ms=50, run_ms=50)})
-    async with bench.working():
+    async with at_work(engine(Cost(load_ms=50, run_ms=50))) as bench:
         inside = [asyncio.create_task(bench.infer(x)) for x in (1, 2)]
         await settle()
         await bench.engine.drain(10)
@@ -378,14 +294,9 @@ async def test_drain_out_of_time_refuses_the_remaining_requests() -> None:
     """After the time allowed the waiting requests are refused, and the running one when its worker is stopped: no
     caller hangs.
     """
-    bench = EngineBench()
-    bench.add({"v": Cost(load_ms=0, run_ms=4_000)})
-    async with bench.working():
+    async with at_work(engine(Cost(load_ms=0, run_ms=4_000))) as bench:
         inside = [asyncio.create_task(bench.infer(x)) for x in (1, 2, 3)]
         await settle()
-        start_ns = bench.clock.now_ns()
-        await bench.engine.drain(0.5)
-        assert ms(bench.clock.now_ns() - start_ns) == pytest.approx(500, abs=1)
+        assert await took_ms(bench, bench.engine.drain(0.5)) == pytest.approx(500, abs=1)
     answers = await asyncio.gather(*inside, return_exceptions=True)
     assert [type(a) for a in answers] == [ShuttingDown] * 3
-    bench.assert_quiet()

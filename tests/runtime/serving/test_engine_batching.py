@@ -16,6 +16,7 @@ from appliance.domain.request import Result, Tensors
 from tests.fakes.clock import ms, settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
+from tests.runtime.at_work import at_work, change, engine, warm
 
 GAINS = {2: 11.0, 4: 13.0, 8: 27.0}
 """Of a network that takes 10 ms for one item: four are the best batch."""
@@ -34,10 +35,7 @@ def rows_of(bench: EngineBench) -> list[int]:
 @story
 async def test_waiting_requests_share_runs_of_the_best_batch_size() -> None:
     """The first runs at once, without a wait for others; the others go by fours. Every answer is the caller's."""
-    bench = EngineBench()
-    bench.add({"v": gaining()})
-    async with bench.working():
-        await bench.infer()
+    async with warm(engine(gaining())) as bench:
         bench.processor.ran.clear()
         results = await asyncio.gather(*(bench.infer(float(x)) for x in range(9)))
     assert [result.outputs["y"].tolist() for result in results] == [[2.0 * x] for x in range(9)]
@@ -48,14 +46,11 @@ async def test_waiting_requests_share_runs_of_the_best_batch_size() -> None:
     assert {items: count for items, (count, _) in figures.runs.items()} == {1: 2, 4: 2}
     assert bench.engine.run_totals()[0] == 4
     assert list(bench.engine.batches().values()) == [(4, 10)]
-    bench.assert_quiet()
 
 
 @story
 async def test_network_that_loses_by_batching_runs_requests_one_by_one() -> None:
-    bench = EngineBench()
-    bench.add({"v": Cost(run_ms=10, run_ms_by_batch={2: 21, 4: 45})})
-    async with bench.working():
+    async with at_work(engine(Cost(run_ms=10, run_ms_by_batch={2: 21, 4: 45}))) as bench:
         await asyncio.gather(*(bench.infer() for _ in range(6)))
     assert rows_of(bench) == 6 * [1]
 
@@ -63,11 +58,10 @@ async def test_network_that_loses_by_batching_runs_requests_one_by_one() -> None
 @story
 async def test_batch_takes_requests_of_equal_shapes_only() -> None:
     """Types and wanted outputs have to be equal, too; a request that is a batch itself stays whole."""
-    bench = EngineBench()
-    bench.add({"v": gaining()}, inputs=WIDE)
-    narrow, wide = np.ones((1, 2), np.float32), np.ones((1, 3), np.float32)
-    two = np.full((2, 3), 5, np.float32)
-    async with bench.working():
+    async with at_work(EngineBench()) as bench:
+        bench.add({"v": gaining()}, inputs=WIDE)
+        narrow, wide = np.ones((1, 2), np.float32), np.ones((1, 3), np.float32)
+        two = np.full((2, 3), 5, np.float32)
         first = asyncio.create_task(bench.infer(inputs={"x": narrow}))
         await settle()
         given = [wide, narrow, wide, two, narrow]
@@ -93,48 +87,36 @@ def columns(*counts: int) -> list[Tensors]:
 async def answers_of(bench: EngineBench, inputs: list[Tensors], **facts: Any) -> list[Any]:
     """What comes of them where all but the first have to wait."""
     first, *rest = inputs
-    async with bench.working():
+    async with at_work(bench):
         running = asyncio.create_task(bench.infer(inputs=first, **facts))
         await settle()
         found = await asyncio.gather(*(bench.infer(inputs=each, **facts) for each in rest))
         answers = [(await running).outputs["y"], *(each.outputs["y"] for each in found)]
     for given, answer in zip(inputs, answers, strict=True):
         assert np.array_equal(answer, 2 * given["x"]), "each has its own columns, and no more"
-    bench.assert_quiet()
     return [given["x"].shape for given in bench.processor.ran]
 
 
+@pytest.mark.parametrize(
+    ("facts", "is_exact", "is_read", "given", "ran"),
+    [
+        ({}, False, True, (4, 2, 3, 6, 2, 3), [(1, 4), (4, 3), (1, 6)]),
+        ({}, False, False, (4, 2, 3, 2, 3), [(1, 4), (2, 2), (2, 3)]),
+        ({}, True, False, (4, 2, 3, 2, 3), [(1, 4), (4, 3)]),
+        ({"stepped": ["cpu"]}, False, True, (2, 5, 3, 2, 2, 2), [(1, 4), (1, 8), (4, 4)]),
+    ],
+    ids=["as wide as the widest of a step", "inexact: none for the caller", "exact", "new sizes are slow: whole steps"],
+)
 @story
-async def test_batch_takes_sizes_of_one_step_where_padding_is_allowed() -> None:
-    """The requests run as wide as the widest of them, and each is answered with its own columns; another step stays
-    apart.
+async def test_batch_takes_sizes_of_one_step_where_padding_is_allowed(
+    facts: dict[str, Any], is_exact: bool, is_read: bool, given: tuple[int, ...], ran: list[tuple[int, int]]
+) -> None:
+    """Each is answered with its own columns. A caller that is given the outputs themselves has them as they are without
+    padding, unless that makes no difference. Where new sizes are slow a request that runs alone is padded, too.
     """
-    bench = EngineBench()
-    bench.add({"v": gaining()}, inputs=WIDE, padding=BEARS)
-    assert await answers_of(bench, columns(4, 2, 3, 6, 2, 3), is_read=True) == [(1, 4), (4, 3), (1, 6)]
-    filled = bench.processor.ran[1]["x"]
-    assert filled[0].tolist() == [100.0, 101.0, 101.0], "its last column once more"
-
-
-@story
-async def test_batch_pads_inexactly_only_where_the_box_reads_the_outputs() -> None:
-    """A caller that is given the outputs themselves has them as they are without padding, unless that makes no
-    difference.
-    """
-    bench = EngineBench()
-    bench.add({"v": gaining()}, inputs=WIDE, padding=BEARS)
-    assert await answers_of(bench, columns(4, 2, 3, 2, 3)) == [(1, 4), (2, 2), (2, 3)]
-    bench = EngineBench()
-    bench.add({"v": gaining()}, inputs=WIDE, padding=replace(BEARS, is_exact=True))
-    assert await answers_of(bench, columns(4, 2, 3, 2, 3)) == [(1, 4), (4, 3)]
-
-
-@story
-async def test_input_sizes_go_in_steps_where_new_sizes_are_slow() -> None:
-    """Also the sizes of a request that runs alone, and to the end of the step."""
-    bench = EngineBench(stepped=["cpu"])
-    bench.add({"v": gaining()}, inputs=WIDE, padding=BEARS)
-    assert await answers_of(bench, columns(2, 5, 3, 2, 2, 2), is_read=True) == [(1, 4), (1, 8), (4, 4)]
+    bench = EngineBench(**facts)
+    bench.add({"v": gaining()}, inputs=WIDE, padding=replace(BEARS, is_exact=is_exact))
+    assert await answers_of(bench, columns(*given), is_read=is_read) == ran
 
 
 @story
@@ -142,20 +124,14 @@ async def test_padded_run_of_a_lone_request_counts_its_padded_memory() -> None:
     """Three columns run as four, so what four take is counted."""
     bench = EngineBench(budget=200_000_000, stepped=["cpu"])
     bench.add({"v": gaining()}, inputs=WIDE, padding=BEARS)
-    model = bench.catalogue.entry("t/app").model
-    (variant,) = model.variants
-    assert variant.profile is not None
-    runs = tuple(RunBound({"x": (1, width)}, 10.0, width * 10_000_000) for width in (3, 4))
-    profile = replace(variant.profile, runs=runs)
-    bench.catalogue.put_model(replace(model, variants=(replace(variant, profile=profile),)))
-    async with bench.working():
+    change(bench, runs=tuple(RunBound({"x": (1, width)}, 10.0, width * 10_000_000) for width in (3, 4)))
+    async with at_work(bench):
         await bench.infer(inputs=columns(3)[0], is_read=True)
         asked = asyncio.create_task(bench.infer(inputs=columns(3)[0], is_read=True))
         await bench.pause(1)
         assert bench.memory.runs.running_bytes == 40_000_000
         await asked
         assert bench.memory.runs.running_bytes == 0
-    bench.assert_quiet()
 
 
 @story
@@ -186,38 +162,33 @@ NOT_GROWN: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("kind", list(NOT_GROWN))
-def test_padding_that_yields_unfit_outputs_is_tried_once(kind: str) -> None:
+@story
+async def test_padding_that_yields_unfit_outputs_is_tried_once(kind: str) -> None:
     """In its step, for as long as the variant stays the same; other steps are padded as before."""
 
-    @story
-    async def told() -> None:
-        def model(inputs: Tensors) -> dict[str, Any]:
-            x = inputs["x"]
-            return {"y": NOT_GROWN[kind](x) if x.shape[1] == 4 else 2 * x}
+    def model(inputs: Tensors) -> dict[str, Any]:
+        x = inputs["x"]
+        return {"y": NOT_GROWN[kind](x) if x.shape[1] == 4 else 2 * x}
 
-        bench = EngineBench(model=model, stepped=["cpu"])
-        bench.add({"v": gaining()}, inputs=WIDE, padding=BEARS)
+    bench = EngineBench(model=model, stepped=["cpu"])
+    bench.add({"v": gaining()}, inputs=WIDE, padding=BEARS)
 
-        async def asked() -> list[int]:
-            """Widths of the runs of one with three columns and one with seven."""
-            bench.processor.ran.clear()
-            for given in columns(3, 7):
-                answer = await bench.infer(inputs=given, is_read=True)
-                assert np.array_equal(answer.outputs["y"], 2 * given["x"])
-            return [inputs["x"].shape[1] for inputs in bench.processor.ran]
+    async def asked() -> list[int]:
+        """Widths of the runs of one with three columns and one with seven."""
+        bench.processor.ran.clear()
+        for given in columns(3, 7):
+            answer = await bench.infer(inputs=given, is_read=True)
+            assert np.array_equal(answer.outputs["y"], 2 * given["x"])
+        return [inputs["x"].shape[1] for inputs in bench.processor.ran]
 
-        async with bench.working():
-            assert await asked() == [4, 3, 8]
-            assert await asked() == [3, 8]
-            entry = bench.catalogue.entry("t/app")
-            bench.catalogue.put_application(replace(entry.application, weight=2.0))
-            assert await asked() == [3, 8]
-            variant = replace(entry.model.variants[0], padding=replace(BEARS, evidence="another one"))
-            bench.catalogue.put_model(replace(entry.model, variants=(variant,)))
-            assert await asked() == [4, 3, 8]
-        bench.assert_quiet()
-
-    told()
+    async with at_work(bench):
+        assert await asked() == [4, 3, 8]
+        assert await asked() == [3, 8]
+        entry = bench.catalogue.entry("t/app")
+        bench.catalogue.put_application(replace(entry.application, weight=2.0))
+        assert await asked() == [3, 8]
+        change(bench, padding=replace(BEARS, evidence="another one"))
+        assert await asked() == [4, 3, 8]
 
 
 @story
@@ -231,10 +202,9 @@ async def test_padding_whose_runs_fail_twice_is_not_tried_again() -> None:
             raise RunRefused(variant_id="v", reason="the network's own words")
         return {"y": 2 * x}
 
-    bench = EngineBench(model=model, stepped=["cpu"])
-    bench.add({"v": gaining()}, inputs=WIDE, padding=BEARS)
-    widths = []
-    async with bench.working():
+    async with at_work(EngineBench(model=model, stepped=["cpu"])) as bench:
+        bench.add({"v": gaining()}, inputs=WIDE, padding=BEARS)
+        widths = []
         for value in range(1, 6):
             bench.processor.ran.clear()
             given = {"x": np.full((1, 3), value, np.float32)}
@@ -242,7 +212,6 @@ async def test_padding_whose_runs_fail_twice_is_not_tried_again() -> None:
             assert np.array_equal(answer.outputs["y"], 2 * given["x"])
             widths.append([inputs["x"].shape[1] for inputs in bench.processor.ran])
     assert widths == [[4, 3], [4], [4, 3], [4, 3], [3]]
-    bench.assert_quiet()
 
 
 @story
@@ -262,7 +231,7 @@ async def test_request_whose_inputs_differ_in_rows_joins_no_batch() -> None:
         inputs = {"x": np.full(x, 7, np.float32), "mask": np.full(masked, 10 * x + masked, np.float32)}
         return asyncio.create_task(bench.infer(inputs=inputs))
 
-    async with bench.working():
+    async with at_work(bench):
         await bench.infer(inputs={"x": np.ones(1, np.float32), "mask": np.ones(1, np.float32)})
         tasks = [asked(1, 1), asked(1, 2), asked(1, 1), asked(2, 1), asked(1, 1)]
         results = await asyncio.gather(*tasks, return_exceptions=True)
@@ -272,25 +241,7 @@ async def test_request_whose_inputs_differ_in_rows_joins_no_batch() -> None:
 
 @story
 async def test_failing_row_of_a_shared_run_fails_alone() -> None:
-    def model(inputs: Tensors) -> dict[str, Any]:
-        if (inputs["x"] < 0).any():
-            raise RunFailed(variant_id="v", reason="a negative row")
-        return {"y": inputs["x"] * 2}
-
-    bench = EngineBench(model=model)
-    bench.add({"v": gaining()})
-    async with bench.working():
-        results = await asyncio.gather(*(bench.infer(x) for x in (1.0, 2.0, -3.0, 4.0, 5.0)), return_exceptions=True)
-    assert isinstance(results[2], RunFailed)
-    answers = [each.outputs["y"].tolist() for each in results if isinstance(each, Result)]
-    assert answers == [[2.0], [4.0], [8.0], [10.0]]
-    assert rows_of(bench) == [1, 4, 1, 1, 1, 1], "the four are run once together, and then each by itself"
-    bench.assert_quiet()
-
-
-@story
-async def test_requests_of_a_failed_shared_run_are_rerun_past_a_full_queue() -> None:
-    """They were admitted before; other requests have taken their places in the queue meanwhile."""
+    """The others run once more, each by itself, although other requests have taken their places in the queue."""
 
     def model(inputs: Tensors) -> dict[str, Any]:
         if (inputs["x"] < 0).any():
@@ -303,22 +254,23 @@ async def test_requests_of_a_failed_shared_run_are_rerun_past_a_full_queue() -> 
     def asked(x: float, width: int) -> asyncio.Task[Result]:
         return asyncio.create_task(bench.infer(inputs={"x": np.full((1, width), x, np.float32)}))
 
-    async with bench.working():
+    async with at_work(bench):
         await bench.infer(inputs={"x": np.ones((1, 1), np.float32)})
         first = [asked(x, 1) for x in (1.0, 2.0, -3.0, 4.0, 5.0)]
         await bench.pause(11)
         later = [asked(6.0, width) for width in (2, 3, 4, 5)]
         results = await asyncio.gather(*first, *later, return_exceptions=True)
     assert [type(each) for each in results] == [Result, Result, RunFailed, *(6 * [Result])]
-    bench.assert_quiet()
+    answers = [float(each.outputs["y"][0, 0]) for each in results if isinstance(each, Result)]
+    assert answers == [2.0, 4.0, 8.0, 10.0, *(4 * [12.0])]
+    assert rows_of(bench)[:3] == [1, 1, 4]
+    assert sorted(rows_of(bench)[3:]) == 8 * [1]
 
 
 @story
 async def test_cancelled_or_late_request_leaves_its_shared_run_to_the_others() -> None:
-    bench = EngineBench()
-    bench.add({"v": gaining()})
-    async with bench.working():
-        await bench.infer()
+    """Also the request whose turn it was: the run counts with the first that is answered, and as one run of four."""
+    async with warm(engine(gaining())) as bench:
         tasks = [asyncio.create_task(bench.infer(float(x))) for x in range(4)]
         await settle()
         slow = bench.processor.costs[bench.build("v")]
@@ -326,33 +278,16 @@ async def test_cancelled_or_late_request_leaves_its_shared_run_to_the_others() -
         hasty = asyncio.create_task(bench.infer(4.0, within_ms=30))
         await bench.pause(15)
         assert rows_of(bench) == [1, 1, 4]
-        tasks[2].cancel()
+        tasks[1].cancel()
         with pytest.raises(DeadlineExceeded):
             await hasty
         assert bench.processor.running == 1, "the run goes on for the others"
         results = await asyncio.gather(*tasks, return_exceptions=True)
-    assert isinstance(results[2], asyncio.CancelledError)
-    answers = [each.outputs["y"].tolist() for each in results if isinstance(each, Result)]
-    assert answers == [[0.0], [2.0], [6.0]]
-    bench.assert_quiet()
-
-
-@story
-async def test_shared_run_counts_once_though_its_first_request_is_cancelled() -> None:
-    """It counts with the first request that is answered, and as one run of four."""
-    bench = EngineBench()
-    bench.add({"v": gaining()})
-    async with bench.working():
-        await bench.infer()
-        tasks = [asyncio.create_task(bench.infer(float(x))) for x in range(5)]
-        await bench.pause(15)
-        assert rows_of(bench) == [1, 1, 4]
-        tasks[1].cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(results[1], asyncio.CancelledError)
+    assert [each.outputs["y"].tolist() for each in results if isinstance(each, Result)] == [[0.0], [4.0], [6.0]]
     figures = bench.telemetry.statistics["t/app", "v", "t"]
-    assert figures.inferences == 5
+    assert figures.inferences == 4
     assert {items: count for items, (count, _) in figures.runs.items()} == {1: 2, 4: 1}
-    bench.assert_quiet()
 
 
 @story
@@ -362,8 +297,7 @@ async def test_tenants_in_a_shared_run_are_charged_for_their_rows() -> None:
     bench.add({"v": gaining()}, shared=True)
     for name in ("a", "b"):
         bench.catalogue.put_tenant(Tenant(name, Quota()))
-    async with bench.working():
-        await bench.infer()
+    async with warm(bench):
         first = asyncio.create_task(bench.infer())
         await settle()
         askers = ["a", "b", "b", "b"]
@@ -383,12 +317,11 @@ async def test_shared_run_stays_short_while_another_tenant_is_active() -> None:
         bench.add({"v": Cost(run_ms=40, run_ms_by_batch={2: 44, 4: 48, 8: 60})}, shared=True)
         for name in "ab":
             bench.catalogue.put_tenant(Tenant(name, Quota()))
-        async with bench.working():
+        async with at_work(bench):
             for name in others:
                 await bench.infer(tenant=name)
             await asyncio.gather(*(bench.infer(tenant="a") for _ in range(17)))
         assert max(rows_of(bench)) == largest
-        bench.assert_quiet()
 
 
 @story
@@ -403,8 +336,7 @@ async def test_batch_mixes_tenants_only_where_the_networks_owner_is_trusted() ->
     bench.add({"v": gaining()}, shared=True, quota=Quota(isolation=Isolation.AUTO))
     for name in ("a", "b"):
         bench.catalogue.put_tenant(Tenant(name, Quota()))
-    async with bench.working():
-        await bench.infer()
+    async with warm(bench):
         asked = [(1.0, "t"), (1.0, "a"), (2.0, "a"), (666.0, "b"), (3.0, "a")]
         results = await asyncio.gather(*(bench.infer(x, tenant=tenant) for x, tenant in asked))
     assert results[3].outputs["y"].tolist() == [0.0], "the sum of nobody's rows"
@@ -424,10 +356,9 @@ class Asked(dict[str, Any]):
 @story
 async def test_batch_search_is_bounded_in_a_long_queue_of_unequal_shapes() -> None:
     """Else short runs would cost more in the search for requests that may share them than in the run."""
-    bench = EngineBench(queue_len=300, queue_total=400, wait_ms_max=10_000)
-    bench.add({"v": gaining()}, inputs=WIDE)
-    Asked.times = 0
-    async with bench.working():
+    async with at_work(EngineBench(queue_len=300, queue_total=400, wait_ms_max=10_000)) as bench:
+        bench.add({"v": gaining()}, inputs=WIDE)
+        Asked.times = 0
         given = [Asked(x=np.ones((1, 1 + i), np.float32)) for i in range(300)]
         await asyncio.gather(*(bench.infer(inputs=inputs) for inputs in given))
     assert rows_of(bench) == 300 * [1]
@@ -447,7 +378,7 @@ async def saturated_at_another_size(bench: EngineBench, run_ms_by_batch: Mapping
         for _ in range(20):
             await bench.infer(inputs=short)
 
-    async with bench.working():
+    async with at_work(bench):
         await asyncio.gather(*(ask() for _ in range(9)))
 
 
@@ -479,23 +410,27 @@ def times_ms(batching: str, load: float) -> list[float]:
 
     @story
     async def told() -> None:
-        bench = EngineBench(workers=2, queue_len=1000, queue_total=2000, wait_ms_max=30_000, batching=batching)
-        bench.add({"v": Cost(run_ms=SENTENCES[1], run_ms_by_batch=SENTENCES)})
+        bench = engine(
+            Cost(run_ms=SENTENCES[1], run_ms_by_batch=SENTENCES),
+            workers=2,
+            queue_len=1000,
+            queue_total=2000,
+            wait_ms_max=30_000,
+            batching=batching,
+        )
 
         async def ask() -> None:
             start_ns = bench.clock.now_ns()
             await bench.infer()
             found.append(ms(bench.clock.now_ns() - start_ns))
 
-        async with bench.working():
-            await bench.infer()
+        async with warm(bench):
             gaps_s = np.random.default_rng(3).exponential(1 / (load * PER_S), 800)
             asked = []
             for gap_s in gaps_s:
                 await bench.pause(1000 * gap_s)
                 asked.append(asyncio.create_task(ask()))
             await asyncio.gather(*asked)
-        bench.assert_quiet()
 
     told()
     return sorted(found)

@@ -1,187 +1,132 @@
 """Tenants share the processor by weight: no flood, no priority and no time limit of one keeps another waiting."""
 
 import asyncio
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from appliance.clock import NS_PER_MS, NS_PER_S
+from appliance.clock import NS_PER_S
 from appliance.domain.catalogue import Quota
-from appliance.domain.errors import DeadlineExceeded, Overloaded, QueueFull
+from appliance.domain.errors import Overloaded
 from appliance.domain.request import FrameStanding, Result
-from tests.fakes.clock import ms, run_virtual, settle, story
+from tests.fakes.clock import ms, settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
+from tests.runtime.at_work import at_work
+from tests.runtime.serving.floods import flood
 
 
-class Flood:
-    """Clients of one tenant that ask again as soon as they are answered; `ran_ns` is what the processor gave them."""
-
-    def __init__(self, bench: EngineBench, application: str, tenant: str, clients: int, **facts: Any) -> None:
-        self._bench = bench
-        self.ran_ns = 0
-        self._tasks = [asyncio.create_task(self._ask(application, tenant, facts)) for _ in range(clients)]
-
-    async def _ask(self, application: str, tenant: str, facts: dict[str, Any]) -> None:
-        while True:
-            try:
-                result = await self._bench.infer(application=application, tenant=tenant, **facts)
-                self.ran_ns += result.compute_ns
-            except (DeadlineExceeded, QueueFull):
-                await self._bench.pause(1)
-
-    async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-
-async def waits_of(bench: EngineBench, application: str, tenant: str, times: int = 20) -> list[float]:
-    """Milliseconds of waiting of requests twice a second."""
+async def waits_of(bench: EngineBench, times: int = 20) -> list[float]:
+    """Milliseconds of waiting of requests of `quiet/app` twice a second."""
     waits = []
     for _ in range(times):
         await bench.pause(500)
-        waits.append(ms((await bench.infer(application=application, tenant=tenant)).queue_ns))
+        waits.append(ms((await bench.infer(application="quiet/app", tenant="quiet")).queue_ns))
     return waits
 
 
-def two_tenants(bench: EngineBench, flooder: Cost, quiet: Cost) -> None:
-    """`greedy/flood` and `quiet/app`, both loaded at once."""
-    bench.add({"v": flooder}, name="flood", tenant="greedy")
-    bench.add({"v": quiet}, name="app", tenant="quiet")
+def two_tenants(flooder: Cost, *, measured: bool = True, **facts: Any) -> EngineBench:
+    """With `greedy/flood`, and with `quiet/app`, whose runs take 10 ms."""
+    bench = EngineBench(**facts)
+    bench.add({"v": flooder}, name="flood", tenant="greedy", measured=measured)
+    bench.add({"v": Cost(load_ms=0, run_ms=10)}, tenant="quiet")
+    return bench
 
 
 @pytest.mark.parametrize(
     "facts", [{}, {"priority": 1}, {"within_ms": 200.0}, {"within_ms": 35.0, "priority": 100}], ids=str
 )
-def test_flood_of_a_tenant_delays_others_by_one_run_at_most(facts: dict[str, Any]) -> None:
+@story
+async def test_flood_of_a_tenant_delays_others_by_one_run_at_most(facts: dict[str, Any]) -> None:
     """Twelve connections, with any priority and any time limit: another tenant waits for the run under way at most."""
-
-    @story
-    async def play() -> None:
-        bench = EngineBench()
-        two_tenants(bench, Cost(load_ms=0, run_ms=30), Cost(load_ms=0, run_ms=10))
-        async with bench.working():
-            flood = Flood(bench, "greedy/flood", "greedy", 12, **facts)
-            waits = await waits_of(bench, "quiet/app", "quiet")
-            await flood.stop()
-        assert max(waits) <= 30
-
-    play()
+    async with at_work(two_tenants(Cost(load_ms=0, run_ms=30))) as bench, flood(bench, "greedy/flood", 12, **facts):
+        assert max(await waits_of(bench)) <= 30
 
 
 @story
 async def test_tenants_share_processor_time_by_weight() -> None:
     """1 : 3, both saturated, runs of different lengths: processor time is 1 : 3, but for a run of each."""
-    bench = EngineBench(workers=2)
-    bench.add({"v": Cost(load_ms=0, run_ms=30)}, name="a", tenant="one", quota=Quota(processor_weight=1))
-    bench.add({"v": Cost(load_ms=0, run_ms=7)}, name="a", tenant="three", quota=Quota(processor_weight=3))
-    async with bench.working():
-        floods = [Flood(bench, f"{tenant}/a", tenant, 16) for tenant in ("one", "three")]
-        await bench.pause(20_000)
-        one, three = (flood.ran_ns / NS_PER_MS for flood in floods)
-        for flood in floods:
-            await flood.stop()
-    assert one + three == pytest.approx(40_000, rel=0.01)
-    assert three / one == pytest.approx(3, rel=0.01)
+    async with at_work(EngineBench(workers=2)) as bench:
+        bench.add({"v": Cost(load_ms=0, run_ms=30)}, tenant="one", quota=Quota(processor_weight=1))
+        bench.add({"v": Cost(load_ms=0, run_ms=7)}, tenant="three", quota=Quota(processor_weight=3))
+        async with flood(bench, "one/app", 16) as one, flood(bench, "three/app", 16) as three:
+            await bench.pause(20_000)
+            assert one.ran_ns + three.ran_ns == pytest.approx(40 * NS_PER_S, rel=0.01)
+            assert three.ran_ns / one.ran_ns == pytest.approx(3, rel=0.01)
 
 
 @story
 async def test_applications_share_their_tenants_time_by_weight() -> None:
     """One tenant with two applications, 1 : 4, beside another of the same weight: 10 %, 40 % and 50 % of the time."""
-    bench = EngineBench()
-    for name, weight in (("small", 1.0), ("large", 4.0)):
-        application = bench.add({"v": Cost(load_ms=0, run_ms=10)}, name=name, tenant="two")
-        bench.catalogue.put_application(replace(application, weight=weight))
-    bench.add({"v": Cost(load_ms=0, run_ms=10)}, name="one", tenant="one")
-    async with bench.working():
-        floods = [Flood(bench, name, name.split("/")[0], 8) for name in ("two/small", "two/large", "one/one")]
-        await bench.pause(20_000)
-        shares = [flood.ran_ns / (20_000 * NS_PER_MS) for flood in floods]
-        for flood in floods:
-            await flood.stop()
+    names = ("two/small", "two/large", "one/one")
+    async with at_work(EngineBench()) as bench:
+        for name, weight in zip(names, (1.0, 4.0, 1.0), strict=True):
+            tenant, own = name.split("/")
+            application = bench.add({"v": Cost(load_ms=0, run_ms=10)}, name=own, tenant=tenant)
+            bench.catalogue.put_application(replace(application, weight=weight))
+        async with AsyncExitStack() as stack:
+            floods = [await stack.enter_async_context(flood(bench, name, 8)) for name in names]
+            await bench.pause(20_000)
+            shares = [one.ran_ns / (20 * NS_PER_S) for one in floods]
     assert shares == [pytest.approx(share, abs=0.01) for share in (0.1, 0.4, 0.5)]
 
 
-@pytest.mark.parametrize("measured", [True, False])
-def test_long_runs_leave_the_last_worker_to_other_tenants(measured: bool) -> None:
-    """Runs of 2 s, also where their length is unknown: another tenant finds a free worker, every time."""
-
-    @story
-    async def play() -> None:
-        bench = EngineBench(workers=2)
-        bench.add({"v": Cost(load_ms=0, run_ms=2000)}, name="flood", tenant="greedy", measured=measured)
-        bench.add({"v": Cost(load_ms=0, run_ms=10)}, name="app", tenant="quiet")
-        async with bench.working():
-            await bench.infer(application="quiet/app", tenant="quiet")
-            flood = Flood(bench, "greedy/flood", "greedy", 16, priority=9)
-            assert set(await waits_of(bench, "quiet/app", "quiet")) == {0}
-            assert flood.ran_ns >= 8 * NS_PER_S
-            await flood.stop()
-
-    play()
-
-
+@pytest.mark.parametrize(
+    ("profile_ms", "measured"), [(2000, True), (2000, False), (1, True)], ids=["known", "unknown", "longer than known"]
+)
 @story
-async def test_long_runs_with_a_short_profile_leave_a_worker_to_others() -> None:
-    """A profile that says 1 ms and runs of 2 s: after the first run the tenant leaves a worker to others."""
-    bench = EngineBench(workers=2)
-    two_tenants(bench, Cost(load_ms=0, run_ms=1), Cost(load_ms=0, run_ms=10))
-    async with bench.working():
+async def test_long_runs_leave_the_last_worker_to_other_tenants(profile_ms: float, measured: bool) -> None:
+    """Runs of 2 s, also where their length is unknown, or expected to be less before the first: another tenant finds a
+    free worker, every time.
+    """
+    bench = two_tenants(Cost(load_ms=0, run_ms=profile_ms), measured=measured, workers=2)
+    async with at_work(bench):
         await bench.infer(application="quiet/app", tenant="quiet")
         bench.processor.costs[bench.build("v", "greedy/flood")].run_ms = 2000
-        flood = Flood(bench, "greedy/flood", "greedy", 16)
-        await bench.pause(2000)
-        assert set(await waits_of(bench, "quiet/app", "quiet")) == {0}
-        await flood.stop()
+        async with flood(bench, "greedy/flood", 16, priority=9) as greedy:
+            await bench.pause(2000)
+            assert set(await waits_of(bench)) == {0}
+            assert greedy.ran_ns >= 8 * NS_PER_S
 
 
+@pytest.mark.parametrize("workers", [1, 2])
 @story
-async def test_lone_active_tenant_has_every_worker() -> None:
+async def test_lone_active_tenant_has_every_worker(workers: int) -> None:
     """A minute after the last request of any other tenant every worker is the flood's; and with one worker it never
     stands still.
     """
-    for workers in (1, 2):
-        bench = EngineBench(workers=workers)
-        two_tenants(bench, Cost(load_ms=0, run_ms=2000), Cost(load_ms=0, run_ms=10))
-        async with bench.working():
-            await bench.infer(application="quiet/app", tenant="quiet")
-            flood = Flood(bench, "greedy/flood", "greedy", 16, within_ms=10**6)
+    async with at_work(two_tenants(Cost(load_ms=0, run_ms=2000), workers=workers)) as bench:
+        await bench.infer(application="quiet/app", tenant="quiet")
+        async with flood(bench, "greedy/flood", 16, within_ms=10**6) as greedy:
             await bench.pause(58_000)
-            beside = flood.ran_ns
-            assert beside == pytest.approx(58 * NS_PER_S, abs=2.1 * NS_PER_S)
+            assert greedy.ran_ns == pytest.approx(58 * NS_PER_S, abs=2.1 * NS_PER_S)
             await bench.pause(6_000)
-            before = flood.ran_ns
+            before = greedy.ran_ns
             await bench.pause(20_000)
-            assert flood.ran_ns - before == pytest.approx(workers * 20 * NS_PER_S, abs=2.1 * workers * NS_PER_S)
-            await flood.stop()
+            assert greedy.ran_ns - before == pytest.approx(workers * 20 * NS_PER_S, abs=2.1 * workers * NS_PER_S)
 
 
 @story
 async def test_floods_of_two_tenants_use_every_worker() -> None:
     """No worker is kept free, and both tenants get half."""
-    bench = EngineBench(workers=2)
-    for tenant in ("one", "two"):
-        bench.add({"v": Cost(load_ms=0, run_ms=300 if tenant == "one" else 500)}, name="a", tenant=tenant)
-    async with bench.working():
-        floods = [Flood(bench, f"{tenant}/a", tenant, 4) for tenant in ("one", "two")]
-        await bench.pause(60_000)
-        one, two = (flood.ran_ns / NS_PER_S for flood in floods)
-        for flood in floods:
-            await flood.stop()
-    assert one == pytest.approx(two, rel=0.03)
-    assert one + two > 0.75 * 120
+    async with at_work(EngineBench(workers=2)) as bench:
+        for tenant, run_ms in (("one", 300), ("two", 500)):
+            bench.add({"v": Cost(load_ms=0, run_ms=run_ms)}, tenant=tenant)
+        async with flood(bench, "one/app", 4) as one, flood(bench, "two/app", 4) as two:
+            await bench.pause(60_000)
+            assert one.ran_ns == pytest.approx(two.ran_ns, rel=0.03)
+            assert one.ran_ns + two.ran_ns > 0.75 * 120 * NS_PER_S
 
 
 @story
 async def test_tenant_over_its_share_runs_nothing_inline_while_others_wait() -> None:
     """Its quick runs go in line with all others; other tenants keep theirs on the event loop."""
-    bench = EngineBench(quick_ms_max=0.25)
-    bench.add({"v": Cost(load_ms=0, run_ms=40)}, name="slow", tenant="quiet")
-    bench.add({"v": Cost(load_ms=0, run_ms=0.1)}, name="tiny", tenant="greedy")
-    bench.add({"v": Cost(load_ms=0, run_ms=0.1)}, name="tiny", tenant="third")
-    async with bench.working():
+    async with at_work(EngineBench(quick_ms_max=0.25)) as bench:
+        bench.add({"v": Cost(load_ms=0, run_ms=40)}, name="slow", tenant="quiet")
+        bench.add({"v": Cost(load_ms=0, run_ms=0.1)}, name="tiny", tenant="greedy")
+        bench.add({"v": Cost(load_ms=0, run_ms=0.1)}, name="tiny", tenant="third")
         for name in ("quiet/slow", "greedy/tiny", "third/tiny"):
             await bench.infer(application=name, tenant=name.split("/")[0])
         slow = [asyncio.create_task(bench.infer(application="quiet/slow", tenant="quiet")) for _ in range(2)]
@@ -194,25 +139,6 @@ async def test_tenant_over_its_share_runs_nothing_inline_while_others_wait() -> 
         await settle()
         assert (await bench.infer(application="third/tiny", tenant="third")).queue_ns == 0
         await asyncio.gather(*slow, again)
-    bench.assert_quiet()
-
-
-@story
-async def test_flood_of_a_tenant_leaves_queue_places_to_others() -> None:
-    """One tenant with many applications cannot fill the queue of all: others are not refused."""
-    bench = EngineBench(queue_len=50, queue_total=80)
-    for i in range(4):
-        bench.add({"v": Cost(load_ms=0, run_ms=10)}, name=f"a{i}", tenant="greedy")
-    bench.add({"v": Cost(load_ms=0, run_ms=10)}, name="app", tenant="quiet")
-    async with bench.working():
-        await bench.infer(application="quiet/app", tenant="quiet")
-        tasks = [asyncio.create_task(bench.infer(application=f"greedy/a{i % 4}", tenant="greedy")) for i in range(160)]
-        await bench.pause(5)
-        assert ms((await bench.infer(application="quiet/app", tenant="quiet")).queue_ns) <= 10
-        answers = await asyncio.gather(*tasks, return_exceptions=True)
-    refused = sum(isinstance(answer, QueueFull) for answer in answers)
-    assert refused >= 160 - 71
-    bench.assert_quiet()
 
 
 @story
@@ -221,7 +147,7 @@ async def test_time_spent_outside_runs_is_charged_to_its_tenant() -> None:
     bench = EngineBench()
     for tenant in ("a", "b"):
         bench.add({"v": Cost(load_ms=0, run_ms=10)}, tenant=tenant)
-    async with bench.working():
+    async with at_work(bench):
         for tenant in ("a", "b"):
             await bench.infer(application=f"{tenant}/app", tenant=tenant)
         ended: list[str] = []
@@ -238,39 +164,35 @@ async def test_time_spent_outside_runs_is_charged_to_its_tenant() -> None:
 
 
 @pytest.mark.parametrize("processors", [1, 2])
-def test_unplanned_items_wait_behind_planned_items_of_other_tenants(processors: int) -> None:
+@story
+async def test_unplanned_items_wait_behind_planned_items_of_other_tenants(processors: int) -> None:
     """Of one tenant eight items wait that its plan does not count on, and one of another application that it does. A
     planned item of another tenant goes before all of those eight, whatever it comes after; unplanned calls do not. Once
     no planned item waits, they run.
     """
+    bench = EngineBench(twins=[(1, 1.0, 1.0)] * (processors - 1))
+    ended: list[str] = []
 
-    async def tell() -> None:
-        bench = EngineBench(twins=[(1, 1.0, 1.0)] * (processors - 1))
-        ended: list[str] = []
+    async def ask(name: str, application: str, tenant: str, beyond_plan: bool | None) -> None:
+        await bench.infer(1, application, tenant=tenant, beyond_plan=beyond_plan, is_item=True)
+        ended.append(name)
 
-        async def ask(name: str, application: str, tenant: str, beyond_plan: bool | None) -> None:
-            await bench.infer(1, application, tenant=tenant, beyond_plan=beyond_plan, is_item=True)
-            ended.append(name)
-
-        for tenant, names in (("crowded", ("many", "few")), ("other", ("other",))):
-            for name in names:
-                bench.add({"v": Cost(load_ms=0, run_ms=10)}, name=name, tenant=tenant)
-        async with bench.working():
-            await asyncio.gather(*(bench.infer(1, f"crowded/{name}", tenant="crowded") for name in ("many", "few")))
-            await bench.infer(1, "other/other", tenant="other")
-            first = [asyncio.create_task(ask("first", "other/other", "other", None)) for _ in range(processors)]
-            await bench.pause(1)
-            asked = [asyncio.create_task(ask("beyond", "crowded/many", "crowded", True)) for _ in range(8)]
-            await bench.pause(1)
-            asked.append(asyncio.create_task(ask("within", "crowded/few", "crowded", False)))
-            asked += [asyncio.create_task(ask("planned", "other/other", "other", False)) for _ in range(3)]
-            await asyncio.gather(*first, *asked)
-        assert ended[:processors] == ["first"] * processors
-        assert ended.index("beyond") > max(at for at, name in enumerate(ended) if name == "planned")
-        assert ended.index("within") < ended.index("beyond")
-        bench.assert_quiet()
-
-    run_virtual(tell)
+    for tenant, names in (("crowded", ("many", "few")), ("other", ("other",))):
+        for name in names:
+            bench.add({"v": Cost(load_ms=0, run_ms=10)}, name=name, tenant=tenant)
+    async with at_work(bench):
+        await asyncio.gather(*(bench.infer(1, f"crowded/{name}", tenant="crowded") for name in ("many", "few")))
+        await bench.infer(1, "other/other", tenant="other")
+        first = [asyncio.create_task(ask("first", "other/other", "other", None)) for _ in range(processors)]
+        await bench.pause(1)
+        asked = [asyncio.create_task(ask("beyond", "crowded/many", "crowded", True)) for _ in range(8)]
+        await bench.pause(1)
+        asked.append(asyncio.create_task(ask("within", "crowded/few", "crowded", False)))
+        asked += [asyncio.create_task(ask("planned", "other/other", "other", False)) for _ in range(3)]
+        await asyncio.gather(*first, *asked)
+    assert ended[:processors] == ["first"] * processors
+    assert ended.index("beyond") > max(at for at, name in enumerate(ended) if name == "planned")
+    assert ended.index("within") < ended.index("beyond")
 
 
 @story
@@ -281,7 +203,7 @@ async def test_item_is_not_refused_for_work_that_begins_after_it() -> None:
     bench = EngineBench()
     for name in ("app", "other"):
         bench.add({"v": Cost(load_ms=0, run_ms=10)}, name=name)
-    async with bench.working():
+    async with at_work(bench):
         for name in ("app", "other"):
             await bench.infer(1, f"t/{name}")
         asked = [asyncio.create_task(bench.infer(1, "t/other", is_item=True, within_ms=10_000)) for _ in range(10)]
@@ -292,7 +214,6 @@ async def test_item_is_not_refused_for_work_that_begins_after_it() -> None:
             await bench.infer(1, "t/app", within_ms=105)
         await bench.infer(1, "t/app", is_item=True, within_ms=105)
         await asyncio.gather(*asked)
-    bench.assert_quiet()
 
 
 @story
@@ -309,7 +230,7 @@ async def test_items_of_a_lost_frame_run_last() -> None:
         await bench.infer(1, application, is_item=True, **facts)
         ended.append(name)
 
-    async with bench.working():
+    async with at_work(bench):
         for name in ("app", "other"):
             await bench.infer(1, f"t/{name}")
         lost, whole = FrameStanding(), FrameStanding()
@@ -324,4 +245,3 @@ async def test_items_of_a_lost_frame_run_last() -> None:
         assert ended == ["busy", "whole", "whole", "lost", "lost", "lost"]
         assert lost.is_lost
         assert not whole.is_lost
-    bench.assert_quiet()

@@ -23,6 +23,7 @@ from appliance.runtime.serving.eager import Begun, begin
 from tests.fakes.clock import ms, settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
+from tests.runtime.at_work import at_work, engine, warm
 
 
 def _positive(inputs: Tensors) -> dict[str, Any]:
@@ -35,10 +36,9 @@ def _positive(inputs: Tensors) -> dict[str, Any]:
 @story
 async def test_quick_run_is_computed_inline_while_the_worker_is_busy() -> None:
     """A model of microseconds is computed at once although the only worker is busy for long; its request knows when."""
-    bench = EngineBench(workers=1, quick_ms_max=0.25)
-    bench.add({"v": Cost(load_ms=0, run_ms=1000)}, name="slow")
-    bench.add({"v": Cost(load_ms=0, run_ms=0.1)})
-    async with bench.working():
+    async with at_work(EngineBench(workers=1, quick_ms_max=0.25)) as bench:
+        bench.add({"v": Cost(load_ms=0, run_ms=1000)}, name="slow")
+        bench.add({"v": Cost(load_ms=0, run_ms=0.1)})
         slow = asyncio.create_task(bench.infer(application="t/slow"))
         await settle()
         request = bench.request(3)
@@ -47,7 +47,6 @@ async def test_quick_run_is_computed_inline_while_the_worker_is_busy() -> None:
         assert request.started_ns == request.arrival_ns
         assert not slow.done()
         await slow
-    bench.assert_quiet()
 
 
 @story
@@ -55,10 +54,8 @@ async def test_quick_runs_that_overrun_move_to_a_worker() -> None:
     """Three in a row took a hundred times as long as the profile said: the next does not block the event loop. A single
     overrun is a hiccup.
     """
-    bench = EngineBench(quick_ms_max=0.25)
-    bench.add({"v": Cost(load_ms=0, run_ms=0.1)})
-    cost = bench.processor.costs[bench.build("v")]
-    async with bench.working():
+    async with at_work(engine(Cost(load_ms=0, run_ms=0.1), quick_ms_max=0.25)) as bench:
+        cost = bench.processor.costs[bench.build("v")]
         for cost.run_ms in (10, 10, 0.1, 10, 10, 10):
             await bench.infer()
             assert [w["runs"] for w in bench.engine.status()["workers"]] == [0]
@@ -69,25 +66,10 @@ async def test_quick_runs_that_overrun_move_to_a_worker() -> None:
 @story
 async def test_late_quick_run_is_dropped() -> None:
     """Quick or not: after its deadline nothing is run."""
-    bench = EngineBench(quick_ms_max=0.25)
-    bench.add({"v": Cost(load_ms=0, run_ms=0.1)})
-    async with bench.working():
-        await bench.infer()
+    async with warm(engine(Cost(load_ms=0, run_ms=0.1), quick_ms_max=0.25)) as bench:
         with pytest.raises(DeadlineExceeded):
             await bench.infer(within_ms=0.05)
     assert len(bench.processor.ran) == 1
-
-
-@story
-async def test_failed_quick_run_is_reported_to_its_caller_alone() -> None:
-    """The error is the caller's; the next request is served."""
-    bench = EngineBench(quick_ms_max=0.25, model=_positive)
-    bench.add({"v": Cost(load_ms=0, run_ms=0.1)})
-    async with bench.working():
-        with pytest.raises(RunFailed):
-            await bench.infer(-1)
-        await bench.infer(2)
-    bench.assert_quiet()
 
 
 # -- alone -------------------------------------------------------------------------------------------------------------
@@ -101,10 +83,8 @@ def on_workers(bench: EngineBench) -> int:
 @story
 async def test_lone_connection_has_its_runs_computed_inline() -> None:
     """One connection, and 4 ms of 5: no worker. No known connection, or 6 ms: a worker."""
-    bench = EngineBench(quick_ms_max=0.25, alone_ms_max=5)
-    bench.add({"v": Cost(load_ms=0, run_ms=4)})
-    bench.add({"v": Cost(load_ms=0, run_ms=6)}, name="slow")
-    async with bench.working():
+    async with at_work(engine(Cost(load_ms=0, run_ms=4), quick_ms_max=0.25, alone_ms_max=5)) as bench:
+        bench.add({"v": Cost(load_ms=0, run_ms=6)}, name="slow")
         for _ in range(3):
             result = await bench.infer(3, source=1)
             assert (result.outputs["y"].tolist(), ms(result.queue_ns), ms(result.compute_ns)) == ([6], 0, 4)
@@ -113,21 +93,19 @@ async def test_lone_connection_has_its_runs_computed_inline() -> None:
         assert on_workers(bench) == 1
         await bench.infer()
         assert on_workers(bench) == 2
-    bench.assert_quiet()
 
 
 @story
 async def test_connections_that_alternate_have_their_runs_on_workers() -> None:
     """Each finds nothing waiting and nothing running; on the event loop they would share one processor of two."""
-    bench = EngineBench(workers=2, quick_ms_max=0.25, alone_ms_max=5)
-    bench.add({"v": Cost(load_ms=0, run_ms=4)})
+    bench = engine(Cost(load_ms=0, run_ms=4), workers=2, quick_ms_max=0.25, alone_ms_max=5)
 
     async def ask(source: int, times: int) -> None:
         for _ in range(times):
             await bench.infer(source=source)
             await bench.pause(0.1)  # the way to the caller and back
 
-    async with bench.working():
+    async with at_work(bench):
         await bench.infer(source=1)
         start_ns = bench.clock.now_ns()
         await asyncio.gather(ask(1, 10), ask(2, 10))
@@ -141,16 +119,14 @@ async def test_connections_that_alternate_have_their_runs_on_workers() -> None:
         await bench.pause(51)
         await bench.infer(source=1)
         assert on_workers(bench) == before + 1
-    bench.assert_quiet()
 
 
 @story
 async def test_connection_beside_a_run_or_an_incoming_body_is_not_alone() -> None:
     """The other request would wait for the event loop."""
-    bench = EngineBench(workers=2, quick_ms_max=0.25, alone_ms_max=5)
-    application = bench.add({"v": Cost(load_ms=0, run_ms=4)})
-    bench.add({"v": Cost(load_ms=0, run_ms=1000)}, name="slow")
-    async with bench.working():
+    async with at_work(EngineBench(workers=2, quick_ms_max=0.25, alone_ms_max=5)) as bench:
+        application = bench.add({"v": Cost(load_ms=0, run_ms=4)})
+        bench.add({"v": Cost(load_ms=0, run_ms=1000)}, name="slow")
         slow = asyncio.create_task(bench.infer(application="t/slow"))
         await bench.pause(100)
         await bench.infer(source=1)
@@ -162,7 +138,6 @@ async def test_connection_beside_a_run_or_an_incoming_body_is_not_alone() -> Non
         assert on_workers(bench) == 3
         await bench.infer(source=1)
         assert on_workers(bench) == 3
-    bench.assert_quiet()
 
 
 @story
@@ -170,10 +145,8 @@ async def test_lone_connection_whose_runs_overrun_has_a_worker_for_a_while() -> 
     """Three in a row above 20 ms, of runs of which a millisecond was expected. Half a minute later its runs may be
     inline again.
     """
-    bench = EngineBench(quick_ms_max=0.25, alone_ms_max=5)
-    bench.add({"v": Cost(load_ms=0, run_ms=1)})
-    cost = bench.processor.costs[bench.build("v")]
-    async with bench.working():
+    async with at_work(engine(Cost(load_ms=0, run_ms=1), quick_ms_max=0.25, alone_ms_max=5)) as bench:
+        cost = bench.processor.costs[bench.build("v")]
         for cost.run_ms in (30, 30, 19, 30, 30, 30):
             await bench.infer(source=1)
             await settle()
@@ -191,10 +164,8 @@ async def test_lone_connection_whose_runs_overrun_has_a_worker_for_a_while() -> 
 
 @story
 async def test_lone_connection_is_answered_before_its_run_is_counted() -> None:
-    """Its answer need not wait for that; no other request is read before."""
-    bench = EngineBench(quick_ms_max=0.25, alone_ms_max=5)
-    bench.add({"v": Cost(load_ms=0, run_ms=4)})
-    async with bench.working():
+    """Its answer need not wait for that; no other request is read before. A failed run gives its memory back, too."""
+    async with at_work(engine(Cost(load_ms=0, run_ms=4), quick_ms_max=0.25, alone_ms_max=5, model=_positive)) as bench:
         await bench.infer(source=1)
         await settle()
         before = bench.engine.run_totals()[0]
@@ -203,20 +174,9 @@ async def test_lone_connection_is_answered_before_its_run_is_counted() -> None:
         await settle()
         assert bench.engine.run_totals()[0] == before + 1
         assert bench.telemetry.statistics["t/app", "v", "t"].outcomes == {"done": 2}
-    bench.assert_quiet()
-
-
-@story
-async def test_inline_run_gives_its_memory_back() -> None:
-    """Also where it fails."""
-    bench = EngineBench(quick_ms_max=0.25, alone_ms_max=5, model=_positive)
-    bench.add({"v": Cost(load_ms=0, run_ms=4)})
-    async with bench.working():
-        await bench.infer(1, source=1)
         with pytest.raises(RunFailed):
             await bench.infer(-1, source=1)
         assert bench.memory.runs.running_bytes == 0
-    bench.assert_quiet()
 
 
 # -- without a task ----------------------------------------------------------------------------------------------------
@@ -225,9 +185,8 @@ async def test_inline_run_gives_its_memory_back() -> None:
 @story
 async def test_quick_request_is_answered_within_a_plain_call() -> None:
     """Its result is the one that a task would have got: outputs, times, figures."""
-    bench = EngineBench(quick_ms_max=0.25)
-    bench.add({"v": Cost(load_ms=0, run_ms=0.1)}, slo_ms=100)
-    async with bench.working():
+    async with at_work(EngineBench(quick_ms_max=0.25)) as bench:
+        bench.add({"v": Cost(load_ms=0, run_ms=0.1)}, slo_ms=100)
         await bench.infer(1)
         waited = await bench.infer(3)
         begun = await without_task(bench.engine.infer(bench.request(3)))
@@ -235,24 +194,20 @@ async def test_quick_request_is_answered_within_a_plain_call() -> None:
         assert begun.outputs["y"].tolist() == waited.outputs["y"].tolist() == [6]
         assert (begun.variant_id, begun.warm, begun.compute_ns) == (waited.variant_id, True, waited.compute_ns)
     assert bench.telemetry.statistics["t/app", "v", "t"].outcomes == {"done": 3}
-    bench.assert_quiet()
 
 
 @story
 async def test_request_that_is_not_quick_goes_on_in_a_task() -> None:
     """Cold, slow or with a state: the plain call leaves something to await, and the answer is the same."""
-    bench = EngineBench(quick_ms_max=0.25)
-    bench.add({"v": Cost(load_ms=5, run_ms=0.1)})
-    bench.add({"v": Cost(load_ms=0, run_ms=10)}, name="slow")
-    state = TaskSpec(state=(StateSpec("x", "y", (-1,)),))
-    bench.add({"v": Cost(load_ms=0, run_ms=0.1)}, name="state", task=state)
-    async with bench.working():
+    async with at_work(engine(Cost(load_ms=5, run_ms=0.1), quick_ms_max=0.25)) as bench:
+        bench.add({"v": Cost(load_ms=0, run_ms=10)}, name="slow")
+        state = TaskSpec(state=(StateSpec("x", "y", (-1,)),))
+        bench.add({"v": Cost(load_ms=0, run_ms=0.1)}, name="state", task=state)
         await bench.infer(application="t/slow")
         for application in ("t/app", "t/slow", "t/state"):
             rest = await without_task(bench.engine.infer(bench.request(3, application)))
             assert isinstance(rest, Begun)
             assert (await rest).outputs["y"].tolist() == [6]
-    bench.assert_quiet()
 
 
 @story
@@ -284,10 +239,9 @@ async def test_request_checks_are_the_same_without_a_task() -> None:
 @story
 async def test_full_queue_still_serves_quick_requests() -> None:
     """A quick request takes no place in the queue: it is answered however many wait there."""
-    bench = EngineBench(quick_ms_max=0.25, queue_total=1)
-    bench.add({"v": Cost(load_ms=0, run_ms=100)}, name="slow")
-    bench.add({"v": Cost(load_ms=0, run_ms=0.1)})
-    async with bench.working():
+    async with at_work(EngineBench(quick_ms_max=0.25, queue_total=1)) as bench:
+        bench.add({"v": Cost(load_ms=0, run_ms=100)}, name="slow")
+        bench.add({"v": Cost(load_ms=0, run_ms=0.1)})
         await bench.infer(application="t/slow")
         await bench.infer()
         slow = [asyncio.create_task(bench.infer(application="t/slow")) for _ in range(2)]
@@ -296,16 +250,13 @@ async def test_full_queue_still_serves_quick_requests() -> None:
             await bench.infer(application="t/slow")
         assert (await bench.infer(3)).outputs["y"].tolist() == [6]
         await asyncio.gather(*slow)
-    bench.assert_quiet()
 
 
 @story
 async def test_begun_request_that_is_cancelled_leaves_nothing_behind() -> None:
     """It is given up in its load or in its run, or before any task took it over: no pin, no count stays."""
     for load_ms, run_ms, pause_ms in ((100, 0.1, 50), (0, 100, 50), (100, 0.1, 0), (0, 100, 0)):
-        bench = EngineBench(quick_ms_max=0.25)
-        bench.add({"v": Cost(load_ms=load_ms, run_ms=run_ms)})
-        async with bench.working():
+        async with at_work(engine(Cost(load_ms=load_ms, run_ms=run_ms), quick_ms_max=0.25)) as bench:
             rest = await without_task(bench.engine.infer(bench.request()))
             assert isinstance(rest, Begun)
             if pause_ms:
@@ -315,7 +266,6 @@ async def test_begun_request_that_is_cancelled_leaves_nothing_behind() -> None:
                 await asyncio.gather(task, return_exceptions=True)
             del rest
             await bench.pause(1000)
-        bench.assert_quiet()
 
 
 async def without_task(coroutine: Coroutine[Any, Any, Result]) -> Result | Begun[Result]:

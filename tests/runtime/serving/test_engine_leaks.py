@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from appliance.domain.errors import ApplianceError, RunFailed
+from appliance.domain.errors import ApplianceError, DeadlineExceeded, RunFailed
 from appliance.domain.request import Tensors
 from tests.fakes.clock import settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
+from tests.runtime.at_work import at_work, engine, warm
+from tests.runtime.serving.parts_bench import bench_of, network
 
 COUNT = 1000
 
@@ -56,53 +58,65 @@ async def asked(bench: EngineBench, watched: list[weakref.ref[Any]], **facts: An
     return None
 
 
+def assert_free(bench: EngineBench, watched: list[weakref.ref[Any]]) -> None:
+    """No tensor that was asked about is held any more, but for what the fakes remember."""
+    for one in (bench.processor, bench.other):
+        one.ran.clear()
+        one.ran_for.clear()
+    assert sum(tensor() is not None for tensor in watched) == 0
+
+
 @pytest.mark.parametrize("queue_len", [1, COUNT])
-def test_refused_late_cancelled_and_failed_requests_free_their_tensors(queue_len: int) -> None:
+@story
+async def test_refused_late_cancelled_and_failed_requests_free_their_tensors(queue_len: int) -> None:
     """A thousand at once on one worker: too many, too late, given up by their callers, or failing in the run."""
     watched: list[weakref.ref[Any]] = []
-    kinds: list[Any] = []
-
-    @story
-    async def ask() -> None:
-        bench = EngineBench(queue_len=queue_len, model=failing_at_times())
-        bench.add({"v": Cost(load_ms=0, run_ms=10)}, measured=False)
-        async with bench.working():
-            tasks = [asyncio.create_task(asked(bench, watched, within_ms=1000)) for _ in range(COUNT)]
-            await settle()
-            for task in tasks[::10]:
-                task.cancel()
-            kinds.extend(await asyncio.gather(*tasks, return_exceptions=True))
-            bench.processor.ran.clear()
-            bench.processor.ran_for.clear()
-            tasks.clear()
-        bench.assert_quiet()
-
-    ask()
-    assert len(watched) == COUNT
-    assert len({kind if isinstance(kind, type) else type(kind) for kind in kinds}) > 2
-    assert sum(tensor() is not None for tensor in watched) == 0
+    bench = EngineBench(queue_len=queue_len, model=failing_at_times())
+    bench.add({"v": Cost(load_ms=0, run_ms=10)}, measured=False)
+    async with at_work(bench):
+        tasks = [asyncio.create_task(asked(bench, watched, within_ms=1000)) for _ in range(COUNT)]
+        await settle()
+        for task in tasks[::10]:
+            task.cancel()
+        ends = await asyncio.gather(*tasks, return_exceptions=True)
+        assert len({end if isinstance(end, type) else type(end) for end in ends}) > 2
+        del tasks, task, ends
+    assert_free(bench, watched)
 
 
-def test_requests_whose_build_was_lost_free_their_tensors() -> None:
+@story
+async def test_requests_whose_build_was_lost_free_their_tensors() -> None:
     """The worker finds for each waiting request that its build has gone, and the request is placed anew."""
     watched: list[weakref.ref[Any]] = []
+    async with warm(engine(Cost(load_ms=0, run_ms=10), queue_len=COUNT)) as bench:
+        tasks = [asyncio.create_task(asked(bench, watched)) for _ in range(100)]
+        await settle()
+        bench.processor.lose(bench.build("v"))
+        bench.memory.lost(bench.build("v"))
+        await asyncio.gather(*tasks)
+        del tasks
+    assert_free(bench, watched)
 
-    @story
-    async def ask() -> None:
-        bench = EngineBench(queue_len=COUNT)
-        bench.add({"v": Cost(load_ms=0, run_ms=10)}, measured=False)
-        async with bench.working():
-            await bench.infer()
-            tasks = [asyncio.create_task(asked(bench, watched)) for _ in range(100)]
-            await settle()
-            bench.processor.lose(bench.build("v"))
-            bench.memory.lost(bench.build("v"))
-            await asyncio.gather(*tasks, return_exceptions=True)
-            bench.processor.ran.clear()
-            bench.processor.ran_for.clear()
-            tasks.clear()
-        bench.assert_quiet()
 
-    ask()
-    assert len(watched) == 100
-    assert sum(tensor() is not None for tensor in watched) == 0
+@story
+async def test_requests_in_parts_free_their_tensors() -> None:
+    """Answered, late, given up or failed between two parts."""
+    watched: list[weakref.ref[Any]] = []
+    failing = failing_at_times()
+
+    def model(inputs: Tensors) -> dict[str, Any]:
+        return network(inputs) if "x" in inputs or failing(inputs) else {}
+
+    async with warm(bench_of(queue_len=100)) as bench:
+        bench.processor.model = bench.other.model = model
+        tasks = [asyncio.create_task(asked(bench, watched, within_ms=30 if at % 2 else None)) for at in range(30)]
+        await bench.pause(10)
+        for task in tasks[::7]:
+            task.cancel()
+        ends = await asyncio.gather(*tasks, return_exceptions=True)
+        assert len({end if isinstance(end, type) else type(end) for end in ends}) > 2
+        del tasks, task, ends
+        bench.other.slowness = 10.0
+        assert await asked(bench, watched, within_ms=12) is DeadlineExceeded
+        await bench.pause(200)
+    assert_free(bench, watched)

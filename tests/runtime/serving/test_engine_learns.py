@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from appliance.runtime.profiles.estimate import TRUSTED_NS
 from tests.fakes.clock import settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
+from tests.runtime.at_work import at_work, engine
 
 
 def expected_ms(bench: EngineBench, running: int = 1, variant: str = "v") -> float:
@@ -32,9 +34,7 @@ async def test_slow_core_is_learnt_within_fifty_runs() -> None:
     """Half as quick as at import: the expected time is within a tenth of the truth; a request that cannot be in time
     then costs the processor nothing.
     """
-    bench = EngineBench()
-    bench.add({"v": Cost(load_ms=0, run_ms=20)})
-    async with bench.working():
+    async with at_work(engine(Cost(load_ms=0, run_ms=20))) as bench:
         bench.processor.costs[bench.build("v")].run_ms = 40
         for _ in range(50):
             await bench.infer()
@@ -44,7 +44,6 @@ async def test_slow_core_is_learnt_within_fifty_runs() -> None:
             await bench.infer(within_ms=30)
         assert len(bench.processor.ran) == before
         assert bench.telemetry.recent()[-1].event == "run times drifted"
-    bench.assert_quiet()
 
 
 @story
@@ -52,9 +51,7 @@ async def test_core_that_is_quick_again_is_learnt_without_runs() -> None:
     """Requests that were refused because the processor was slow are served soon after it is quick again, although none
     of theirs has run meanwhile.
     """
-    bench = EngineBench()
-    bench.add({"v": Cost(load_ms=0, run_ms=20)})
-    async with bench.working():
+    async with at_work(engine(Cost(load_ms=0, run_ms=20))) as bench:
         cost = bench.processor.costs[bench.build("v")]
         cost.run_ms = 40
         for _ in range(50):
@@ -89,7 +86,7 @@ async def test_slow_runs_of_a_caller_do_not_get_other_callers_refused() -> None:
         cost.run_ms = 10
         return task
 
-    async with bench.working():
+    async with at_work(bench):
         for _ in range(60):
             await (await ask_slow())
         served = 0
@@ -102,11 +99,13 @@ async def test_slow_runs_of_a_caller_do_not_get_other_callers_refused() -> None:
             await bench.pause(200)
         await asking
     assert served >= 200
-    bench.assert_quiet()
 
 
+@pytest.mark.parametrize(
+    ("facts", "run_ms", "under_way"), [({}, 20, 1), ({"quick_ms_max": 0.25}, 0.1, 0)], ids=["on a worker", "inline"]
+)
 @story
-async def test_failed_runs_are_not_learnt_from() -> None:
+async def test_failed_runs_are_not_learnt_from(facts: dict[str, Any], run_ms: float, under_way: int) -> None:
     """Nor runs that crash or are stopped; of a run whose caller went away the time is known all the same."""
     raised: list[Exception] = []
 
@@ -115,9 +114,7 @@ async def test_failed_runs_are_not_learnt_from() -> None:
             raise raised[0]
         return {"y": 1.0}
 
-    bench = EngineBench(model=model)
-    bench.add({"v": Cost(load_ms=0, run_ms=20)})
-    async with bench.working():
+    async with at_work(engine(Cost(load_ms=0, run_ms=run_ms), model=model, **facts)) as bench:
         for kind in (RunFailed, RunCrashed, RunStopped):
             raised[:] = [kind(variant_id="v", reason="as told")]
             with pytest.raises(RunFailed):
@@ -128,34 +125,13 @@ async def test_failed_runs_are_not_learnt_from() -> None:
         await bench.pause(5)
         caller.cancel()
         await bench.pause(30)
-        assert counts(bench) == {1: 1}
-    bench.assert_quiet()
-
-
-@story
-async def test_failed_inline_run_is_not_learnt_from() -> None:
-
-    def model(inputs: Tensors) -> dict[str, float]:
-        if inputs["x"][0] < 0:
-            raise RunFailed(variant_id="v", reason="as told")
-        return {"y": 1.0}
-
-    bench = EngineBench(quick_ms_max=0.25, model=model)
-    bench.add({"v": Cost(load_ms=0, run_ms=0.1)})
-    async with bench.working():
-        with pytest.raises(RunFailed):
-            await bench.infer(-1)
-        assert counts(bench) == {}
-        await bench.infer(1)
-        assert counts(bench) == {0: 1}
+        assert counts(bench) == {under_way: 1}
 
 
 @story
 async def test_concurrent_runs_are_learnt_apart_from_single_runs() -> None:
     """Two runs under way are slower than one; a request that comes while one runs is expected to take what two take."""
-    bench = EngineBench(workers=2)
-    bench.add({"v": Cost(load_ms=0, run_ms=20)})
-    async with bench.working():
+    async with at_work(engine(Cost(load_ms=0, run_ms=20), workers=2)) as bench:
         cost = bench.processor.costs[bench.build("v")]
         for _ in range(30):
             cost.run_ms = 20
@@ -164,15 +140,12 @@ async def test_concurrent_runs_are_learnt_apart_from_single_runs() -> None:
             await asyncio.gather(*(bench.infer() for _ in range(4)))
         assert expected_ms(bench) == pytest.approx(20, rel=0.1)
         assert expected_ms(bench, running=2) == pytest.approx(30, rel=0.1)
-    bench.assert_quiet()
 
 
 @story
 async def test_build_that_has_become_slow_leaves_the_event_loop() -> None:
     """A tenth of a millisecond at import, half of one now: runs on the loop show it, and take a worker from then on."""
-    bench = EngineBench(quick_ms_max=0.25)
-    bench.add({"v": Cost(load_ms=0, run_ms=0.1)})
-    async with bench.working():
+    async with at_work(engine(Cost(load_ms=0, run_ms=0.1), quick_ms_max=0.25)) as bench:
         bench.processor.costs[bench.build("v")].run_ms = 0.5
         for _ in range(50):
             await bench.infer()
@@ -186,10 +159,8 @@ async def test_shared_run_is_learnt_as_one_batch_of_its_rows() -> None:
     """Four requests that wait and share a run: learnt as a run of four, once. Where such runs have become slow,
     requests hardly share any more: now and then it is tried again.
     """
-    bench = EngineBench()
-    bench.add({"v": Cost(load_ms=0, run_ms=10, run_ms_by_batch={2: 11, 4: 13})})
-    cost = bench.processor.costs[bench.build("v")]
-    async with bench.working():
+    async with at_work(engine(Cost(load_ms=0, run_ms=10, run_ms_by_batch={2: 11, 4: 13}))) as bench:
+        cost = bench.processor.costs[bench.build("v")]
 
         async def five() -> list[int]:
             """Rows of each run."""
@@ -206,4 +177,3 @@ async def test_shared_run_is_learnt_as_one_batch_of_its_rows() -> None:
             await five()
         later = [rows for _ in range(50) for rows in await five()]
         assert sum(rows for rows in later if rows > 1) < 0.1 * sum(later)
-    bench.assert_quiet()

@@ -10,6 +10,7 @@ from appliance.runtime.telemetry import SAMPLE_EVERY
 from tests.fakes.clock import ms, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
+from tests.runtime.at_work import at_work, engine
 
 
 def noted(bench: EngineBench, application: str = "t/app") -> list[NotableRequest]:
@@ -20,9 +21,8 @@ def noted(bench: EngineBench, application: str = "t/app") -> list[NotableRequest
 @story
 async def test_cold_request_is_noted_and_a_warm_request_in_time_is_not() -> None:
     """With its times, and its id cut to 64 characters."""
-    bench = EngineBench()
-    bench.add({"v": Cost(load_ms=100, run_ms=10)}, slo_ms=500)
-    async with bench.working():
+    async with at_work(EngineBench()) as bench:
+        bench.add({"v": Cost(load_ms=100, run_ms=10)}, slo_ms=500)
         await bench.infer(id="x" * 100)
         await bench.infer()
     [one] = noted(bench)
@@ -34,9 +34,8 @@ async def test_cold_request_is_noted_and_a_warm_request_in_time_is_not() -> None
 @story
 async def test_request_without_an_answer_in_time_is_noted_as_late_and_failed() -> None:
     """With the words of the error."""
-    bench = EngineBench()
-    bench.add({"v": Cost(load_ms=0, run_ms=40)}, slo_ms=50)
-    async with bench.working():
+    async with at_work(EngineBench()) as bench:
+        bench.add({"v": Cost(load_ms=0, run_ms=40)}, slo_ms=50)
         await bench.infer()
         await bench.pause(200)
         with pytest.raises(DeadlineExceeded):
@@ -50,12 +49,16 @@ async def test_request_without_an_answer_in_time_is_noted_as_late_and_failed() -
 @story
 async def test_answer_by_a_smaller_variant_is_noted_where_none_was_named() -> None:
     """A request that named the smaller variant wanted it."""
-    bench = EngineBench(budget=100)
-    bench.add(
-        {"best": Cost(resident_bytes=90, peak_bytes=90, load_ms=100), "small": Cost(resident_bytes=10, peak_bytes=10)}
-    )
-    bench.add({"v": Cost(resident_bytes=60, peak_bytes=60, run_ms=10_000)}, name="other")
-    async with bench.working():
+    async with at_work(
+        engine(
+            {
+                "best": Cost(resident_bytes=90, peak_bytes=90, load_ms=100),
+                "small": Cost(resident_bytes=10, peak_bytes=10),
+            },
+            budget=100,
+        )
+    ) as bench:
+        bench.add({"v": Cost(resident_bytes=60, peak_bytes=60, run_ms=10_000)}, name="other")
         await bench.infer(variant="small")
         await bench.pause(200)
         result = await bench.infer()
@@ -69,9 +72,7 @@ async def test_answer_by_a_smaller_variant_is_noted_where_none_was_named() -> No
 @story
 async def test_ordinary_requests_are_noted_as_samples() -> None:
     """Of many requests with which nothing is amiss one is noted."""
-    bench = EngineBench()
-    bench.add({"v": Cost(load_ms=0, run_ms=1)})
-    async with bench.working():
+    async with at_work(engine(Cost(load_ms=0, run_ms=1))) as bench:
         for _ in range(2 * SAMPLE_EVERY):
             await bench.infer()
     assert [one.kind.causes for one in noted(bench)] == [(Cause.SAMPLE,), (Cause.SAMPLE,), (Cause.COLD,)]
@@ -80,9 +81,8 @@ async def test_ordinary_requests_are_noted_as_samples() -> None:
 @story
 async def test_refused_requests_are_noted_as_one_entry_with_a_count() -> None:
     """A flood beyond a quota: nothing of what it carried is noted."""
-    bench = EngineBench()
-    bench.add({"v": Cost(load_ms=0, run_ms=1)}, quota=Quota(requests_per_s=1))
-    async with bench.working():
+    async with at_work(EngineBench()) as bench:
+        bench.add({"v": Cost(load_ms=0, run_ms=1)}, quota=Quota(requests_per_s=1))
         await bench.infer()
         for _ in range(50):
             with pytest.raises(QuotaExceeded):

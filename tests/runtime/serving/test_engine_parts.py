@@ -3,26 +3,18 @@ shared cores and over devices of their own, in virtual time.
 """
 
 import asyncio
-import gc
-import weakref
-from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
-import numpy as np
 import pytest
 
-from appliance.domain.catalogue import Quota
-from appliance.domain.errors import DeadlineExceeded, RunFailed
+from appliance.domain.errors import DeadlineExceeded
 from appliance.domain.names import part_build_id
 from appliance.domain.parts import BatchTime
-from appliance.domain.request import Tensors
-from appliance.lab.plan import plan_one
-from appliance.policies.dispatch.base import DispatchInput
-from appliance.runtime.decisions.document import dispatch_record
 from tests.fakes.clock import ms, settle, story
-from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
+from tests.runtime.at_work import at_work, warm
+from tests.runtime.serving.dispatch_records import replayed
+from tests.runtime.serving.floods import flood
 from tests.runtime.serving.parts_bench import (
     CUT,
     OTHER,
@@ -30,7 +22,6 @@ from tests.runtime.serving.parts_bench import (
     bench_of,
     in_memory,
     is_cut,
-    network,
     ran,
     runs_late,
     variant_of,
@@ -40,9 +31,8 @@ from tests.runtime.serving.parts_bench import (
 @story
 async def test_parts_run_on_the_kind_where_they_are_quickest() -> None:
     """One worker runs all of them, one after the other; the answer says what ran where."""
-    bench = bench_of()
-    assert bench.build("v").endswith("@cpu+npu")
-    async with bench.working():
+    async with at_work(bench_of()) as bench:
+        assert bench.build("v").endswith("@cpu+npu")
         await bench.infer()
         start_ns = bench.clock.now_ns()
         answer = await bench.infer(5)
@@ -68,72 +58,55 @@ async def test_parts_run_on_the_kind_where_they_are_quickest() -> None:
         assert counted[1, "fake", "cpu"] == [2, 2_000_000]
         await bench.memory.unload(bench.build("v"))
         assert in_memory(bench) == set()
-    bench.assert_quiet()
 
 
+@pytest.mark.parametrize(
+    ("whole_ms", "asked"),
+    [(6.5, CUT.asked), (20, {"cpu": "", OTHER: "an older one"})],
+    ids=["no slower", "old"],
+)
 @story
-async def test_whole_network_serves_where_it_is_quicker_than_parts() -> None:
-    """Or hardly slower: nothing of the parts is loaded."""
-    bench = bench_of(whole_ms=6.5)
-    async with bench.working():
+async def test_whole_network_serves_in_place_of_parts_of_no_use(whole_ms: float, asked: dict[str, str]) -> None:
+    """Or that were made for other processors, so that it has to be cut anew first. Nothing of the parts is loaded."""
+    async with at_work(bench_of(whole_ms=whole_ms, cut=False)) as bench:
+        is_cut(bench, replace(CUT, asked=asked))
         answer = await bench.infer(5)
         assert answer.outputs["y"].tolist() == [16.0]
         assert (answer.parts, ran(bench)) == ((), [1, 0])
         assert in_memory(bench) == {bench.build("v")}
-    bench.assert_quiet()
-
-
-@story
-async def test_network_cut_for_other_processors_serves_whole() -> None:
-    """It has to be cut anew first."""
-    bench = bench_of(cut=False)
-    is_cut(bench, replace(CUT, asked={"cpu": "", OTHER: "an older one"}))
-    async with bench.working():
-        await bench.infer()
-        assert ran(bench) == [1, 0]
-    bench.assert_quiet()
 
 
 @pytest.mark.parametrize("apart", [False, True], ids=["shared cores", "a device of its own"])
 @pytest.mark.parametrize("after_ms", [1.0, 5.0], ids=["its first run", "its second"])
-def test_kind_lost_during_a_request_leaves_its_parts_to_the_first_kind(apart: bool, after_ms: float) -> None:
+@story
+async def test_kind_lost_during_a_request_leaves_its_parts_to_the_first_kind(apart: bool, after_ms: float) -> None:
     """Parts that have run are not run again; the rest runs on the first kind, and then the whole serves."""
-
-    @story
-    async def told() -> None:
-        bench = bench_of(apart=apart)
-        async with bench.working():
-            await bench.infer()
-            before = ran(bench)
-            asked = asyncio.create_task(bench.infer(5))
-            await bench.pause(after_ms)
-            bench.other.is_gone = True
-            answer = await asked
-            assert answer.outputs["y"].tolist() == [16.0]
-            numbers = [one.number for one in answer.parts]
-            assert numbers == [0, 1, 2]
-            assert [one.kind for one in answer.parts][-1] == "cpu"
-            cpu, npu = (after - was for after, was in zip(ran(bench), before, strict=True))
-            assert cpu + npu == 4, "three parts, and the run that was lost"
-            assert not bench.member.is_serving
-            for build in bench.memory.resident_set():  # as a box does with what nobody refers to any more
-                bench.memory.dismiss(build)
-            answer = await bench.infer(5)
-            assert (answer.outputs["y"].tolist(), answer.parts) == ([16.0], ())
-            await bench.pause(100)
-            assert in_memory(bench) == {bench.build("v")}
-            assert bench.build("v").endswith("@cpu")
-        bench.assert_quiet()
-
-    told()
+    async with warm(bench_of(apart=apart)) as bench:
+        before = ran(bench)
+        asked = asyncio.create_task(bench.infer(5))
+        await bench.pause(after_ms)
+        bench.other.is_gone = True
+        answer = await asked
+        assert answer.outputs["y"].tolist() == [16.0]
+        numbers = [one.number for one in answer.parts]
+        assert numbers == [0, 1, 2]
+        assert [one.kind for one in answer.parts][-1] == "cpu"
+        cpu, npu = (after - was for after, was in zip(ran(bench), before, strict=True))
+        assert cpu + npu == 4, "three parts, and the run that was lost"
+        assert not bench.member.is_serving
+        for build in bench.memory.resident_set():  # as a box does with what nobody refers to any more
+            bench.memory.dismiss(build)
+        answer = await bench.infer(5)
+        assert (answer.outputs["y"].tolist(), answer.parts) == ([16.0], ())
+        await bench.pause(100)
+        assert in_memory(bench) == {bench.build("v")}
+        assert bench.build("v").endswith("@cpu")
 
 
 @story
 async def test_request_in_parts_is_refused_at_its_deadline() -> None:
     """In the middle of a part; the part under way is the last run, and holds what it runs on until it ends."""
-    bench = bench_of()
-    async with bench.working():
-        await bench.infer()
+    async with warm(bench_of()) as bench:
         bench.other.slowness = 10.0
         before, start_ns = ran(bench), bench.clock.now_ns()
         with pytest.raises(DeadlineExceeded) as late:
@@ -151,42 +124,34 @@ async def test_request_in_parts_is_refused_at_its_deadline() -> None:
             await bench.infer(within_ms=3)
         runs_late(bench)
         assert (await bench.infer(5, within_ms=3)).outputs["y"].tolist() == [16.0]
-    bench.assert_quiet()
 
 
 @pytest.mark.parametrize("apart", [False, True], ids=["shared cores", "a device of its own"])
-def test_part_expected_to_take_minutes_does_not_make_its_kind_lost(apart: bool) -> None:
+@story
+async def test_part_expected_to_take_minutes_does_not_make_its_kind_lost(apart: bool) -> None:
     """The limit of calls that never end is not meant for it."""
     long = tuple({kind: 30_000 * took_ms for kind, took_ms in takes_ms.items()} for takes_ms in TAKES)
-
-    @story
-    async def told() -> None:
-        bench = bench_of(whole_ms=1e6, cut=False, apart=apart)
-        parts = [
-            replace(own, profiles=tuple(replace(p, times=(BatchTime(1, takes[p.kind]),)) for p in own.profiles))
-            for own, takes in zip(CUT.parts, long, strict=True)
-        ]
-        for one in (bench.processor, bench.other):
-            for build, cost in one.costs.items():
-                if "." in build:
-                    cost.run_ms *= 30_000
-        is_cut(bench, replace(CUT, parts=tuple(parts)))
-        runs_late(bench)
-        async with bench.working():
-            answer = await bench.infer(5)
-            assert [one.kind for one in answer.parts] == ["npu", "cpu", "npu"]
-            assert bench.member.is_serving
-        bench.assert_quiet()
-
-    told()
+    bench = bench_of(whole_ms=1e6, cut=False, apart=apart)
+    parts = [
+        replace(own, profiles=tuple(replace(p, times=(BatchTime(1, takes[p.kind]),)) for p in own.profiles))
+        for own, takes in zip(CUT.parts, long, strict=True)
+    ]
+    for one in (bench.processor, bench.other):
+        for build, cost in one.costs.items():
+            if "." in build:
+                cost.run_ms *= 30_000
+    is_cut(bench, replace(CUT, parts=tuple(parts)))
+    runs_late(bench)
+    async with at_work(bench):
+        answer = await bench.infer(5)
+        assert [one.kind for one in answer.parts] == ["npu", "cpu", "npu"]
+        assert bench.member.is_serving
 
 
 @story
 async def test_cancelled_request_in_parts_frees_its_worker_after_the_run() -> None:
     """A request that is cancelled while it waits leaves at once."""
-    bench = bench_of()
-    async with bench.working():
-        await bench.infer()
+    async with warm(bench_of()) as bench:
         first, waits, last = (asyncio.create_task(bench.infer(x)) for x in (1, 2, 3))
         await bench.pause(1)
         for one in (first, waits):
@@ -196,70 +161,42 @@ async def test_cancelled_request_in_parts_frees_its_worker_after_the_run() -> No
         start_ns = bench.clock.now_ns()
         assert (await last).outputs["y"].tolist() == [10.0]
         assert ms(bench.clock.now_ns() - start_ns) == 7, "what is left of the part that runs, and three parts"
-    bench.assert_quiet()
 
 
 @story
 async def test_tenants_share_time_where_a_network_runs_in_parts() -> None:
     """Of two tenants that always wait, one with a network in parts, each has half of the time."""
     bench = bench_of(workers=1)
-    bench.add({"w": Cost(run_ms=6, load_ms=0)}, name="other", tenant="u", quota=Quota())
+    bench.add({"w": Cost(run_ms=6, load_ms=0)}, name="other", tenant="u")
     bench.follow_kinds()
-    async with bench.working():
-        await bench.infer()
+    async with warm(bench):
         await bench.infer(application="u/other", tenant="u")
-        until_ns = bench.clock.now_ns() + 600_000_000
-        done = {"t/app": 0, "u/other": 0}
-
-        async def asks(application: str, tenant: str) -> None:
-            while bench.clock.now_ns() < until_ns:
-                await bench.infer(application=application, tenant=tenant)
-                done[application] += 1
-
-        await asyncio.gather(*(asks("t/app", "t") for _ in range(3)), *(asks("u/other", "u") for _ in range(3)))
-        assert done["t/app"] == pytest.approx(50, abs=3)
-        assert done["u/other"] == pytest.approx(50, abs=3)
-    bench.assert_quiet()
+        async with flood(bench, "t/app", 3) as parts, flood(bench, "u/other", 3) as whole:
+            await bench.pause(600)
+        assert [len(parts.answers_ns), len(whole.answers_ns)] == pytest.approx([50, 50], abs=3)
 
 
 @story
 async def test_parts_on_a_separate_device_overlap_with_parts_on_cores() -> None:
     """The rest of a network waits for the other group, ahead of networks not begun yet; several requests overlap."""
-    bench = bench_of(apart=True)
-    async with bench.working():
+    async with at_work(bench_of(apart=True)) as bench:
         answer = await bench.infer(5)
         assert [(one.number, one.group) for one in answer.parts] == [(0, "npu"), (1, "fake"), (2, "npu")]
         start_ns = bench.clock.now_ns()
-        answers = await asyncio.gather(*(bench.infer(x) for x in range(4)))
-        assert [one.outputs["y"].tolist() for one in answers] == [[3.0 * x + 1] for x in range(4)]
+        answers = await asyncio.gather(*(bench.infer(x, outputs=["y"]) for x in range(4)))
         assert ms(bench.clock.now_ns() - start_ns) < 4 * 6, "one after the other"
-        busy = [one.busy_ms for one in bench.group.statuses(*bench.engine.run_totals())]
-        assert all(busy)
-    bench.assert_quiet()
+        assert [(*one.outputs, *one.outputs["y"].tolist()) for one in answers] == [("y", 3.0 * x + 1) for x in range(4)]
+        assert all(one.busy_ms for one in bench.group.statuses(*bench.engine.run_totals()))
 
 
 @story
 async def test_dispatch_decision_about_parts_is_replayable() -> None:
     """Of a network in parts the operators are its parts; parts that have run are no part of the problem any more."""
-    bench = bench_of(apart=True)
-    bench.decisions.told.clear()
-    async with bench.working():
+    async with at_work(bench_of(apart=True)) as bench:
         for _ in range(6):
             await asyncio.gather(*(bench.infer(x) for x in range(3)))
             await bench.pause(1003)
-    found = [facts for kind, facts in bench.decisions.told if kind == "dispatch"]
-    assert found
-    units: set[int] = set()
-    for facts in found:
-        problem = facts["problem"]
-        assert isinstance(problem, DispatchInput)
-        record = dispatch_record(bench.clock.wall_now(), facts)
-        again = plan_one(dict(record.problem))
-        assert again["decision"] == record.answer["decision"]
-        assert again["models"] == record.answer["models"]
-        units |= {len(model["units"]) for model in record.answer["models"].values()}
-    assert max(units) == 3
-    bench.assert_quiet()
+    assert {len(model["units"]) for answer in replayed(bench) for model in answer["models"].values()} == {3}
 
 
 @story
@@ -267,9 +204,7 @@ async def test_round_robin_puts_remaining_parts_at_the_tail_of_the_queue() -> No
     """Of eight requests that come one after the other the last one begins, as soon as there is a processor for it,
     before the remaining parts of those that have come before it and have begun (BA-15).
     """
-    bench = bench_of(apart=True, dispatch="round-robin")
-    async with bench.working():
-        await bench.infer()
+    async with warm(bench_of(apart=True, dispatch="round-robin")) as bench:
         bench.processor.ran.clear()
         asked = []
         for x in range(8):
@@ -280,110 +215,24 @@ async def test_round_robin_puts_remaining_parts_at_the_tail_of_the_queue() -> No
     first, second = [run["x"].tolist() for run in bench.processor.ran if "x" in run][:2]
     assert (first, second) == ([0.0], [7.0])
     assert "x" in bench.processor.ran[3], "the rest of another one ran before it"
-    bench.assert_quiet()
 
 
 @story
 async def test_clusters_of_cores_each_run_all_parts_of_a_request() -> None:
-    """With the other kind beside; two requests at once overlap."""
-    bench = bench_of(twins=[(1, 1.0, 1.0)])
-    bench.other.workers = 2
-    async with bench.working():
+    """With the other kind beside; two requests at once overlap. When a cluster is lost in the middle of the second part
+    the other one goes on, with both kinds.
+    """
+    async with at_work(bench_of(twins=[(1, 1.0, 1.0)])) as bench:
+        bench.other.workers = 2
         await bench.infer()
         start_ns = bench.clock.now_ns()
         answers = await asyncio.gather(*(bench.infer(x) for x in range(2)))
         assert ms(bench.clock.now_ns() - start_ns) == 6
-        assert {one.group for answer in answers for one in answer.parts} == {"fake", "twin-0"}
-        assert all(len({one.group for one in answer.parts}) == 1 for answer in answers)
-    bench.assert_quiet()
-
-
-@story
-async def test_cluster_lost_during_a_request_leaves_its_parts_to_another_cluster() -> None:
-    """They go on in the other cluster, with both kinds."""
-    bench = bench_of(twins=[(1, 1.0, 1.0)])
-    bench.other.workers = 2
-    async with bench.working():
-        await bench.infer()
+        assert sorted(",".join({one.group for one in answer.parts}) for answer in answers) == ["fake", "twin-0"]
         asked = [asyncio.create_task(bench.infer(x)) for x in range(2)]
-        await bench.pause(2.5)  # in the middle of the second part
+        await bench.pause(2.5)
         bench.twins[0].is_gone = True
-        answers = [await one for one in asked]
+        answers = await asyncio.gather(*asked)
         assert [one.outputs["y"].tolist() for one in answers] == [[1.0], [4.0]]
-        kinds = {tuple(one.kind for one in answer.parts) for answer in answers}
-        assert kinds == {("npu", "cpu", "npu")}
-        assert not bench.clusters[0].is_serving
-        assert bench.member.is_serving
-    bench.assert_quiet()
-
-
-@story
-async def test_networks_in_one_piece_and_in_parts_share_groups() -> None:
-    """Both wait for the same groups; each is done where it is best."""
-    bench = bench_of(apart=True)
-    bench.add({"w": Cost(run_ms=5, load_ms=0)}, name="other")
-    async with bench.working():
-        await bench.infer()
-        await bench.infer(application="t/other")
-        answers = await asyncio.gather(
-            *(bench.infer(x) for x in range(6)), *(bench.infer(x, application="t/other") for x in range(6))
-        )
-        assert [float(answer.outputs["y"][0]) for answer in answers] == [3.0 * x + 1 for x in range(6)] * 2
-    bench.assert_quiet()
-
-
-def test_request_in_parts_frees_its_tensors_with_its_answer() -> None:
-    """Answered, late, given up or failed: the inputs are free when the caller has its answer, without a collection."""
-    gc.collect()
-    gc.disable()
-    watched: list[weakref.ref[Any]] = []
-
-    def failing(inputs: Tensors) -> dict[str, Any]:
-        if float(inputs.get("b", [0])[0]) == 12.0:
-            raise RunFailed(variant_id="v", reason="it does not like that")
-        return network(inputs)
-
-    async def asked(bench: EngineBench, x: float, within_ms: float | None) -> None:
-        array = np.array([x], np.float32)
-        watched.append(weakref.ref(array))
-        with suppress(DeadlineExceeded, RunFailed):
-            await bench.infer(inputs={"x": array}, within_ms=within_ms)
-
-    @story
-    async def told() -> None:
-        bench = bench_of(queue_len=100)
-        bench.processor.model = bench.other.model = failing
-        async with bench.working():
-            await bench.infer()
-            tasks = [asyncio.create_task(asked(bench, at % 5, 30 if at % 2 else None)) for at in range(30)]
-            await bench.pause(10)
-            for task in tasks[::7]:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            tasks.clear()
-            bench.other.slowness = 10.0
-            await asked(bench, 1, 12)
-            await bench.pause(200)
-            for one in (bench.processor, bench.other):
-                one.ran.clear()
-                one.ran_for.clear()
-        bench.assert_quiet()
-
-    try:
-        told()
-        assert len(watched) == 31
-        assert sum(tensor() is not None for tensor in watched) == 0
-    finally:
-        gc.enable()
-
-
-@story
-async def test_answers_in_parts_are_those_of_the_whole_network() -> None:
-    """Requested outputs, and values of other requests, never mix."""
-    bench = bench_of(apart=True, workers=2)
-    async with bench.working():
-        answers = await asyncio.gather(*(bench.infer(x, outputs=["y"]) for x in range(40)))
-        for x, answer in enumerate(answers):
-            assert answer.outputs.keys() == {"y"}
-            np.testing.assert_array_equal(answer.outputs["y"], [3.0 * x + 1])
-    bench.assert_quiet()
+        assert {tuple(one.kind for one in answer.parts) for answer in answers} == {("npu", "cpu", "npu")}
+        assert (bench.clusters[0].is_serving, bench.member.is_serving) == (False, True)

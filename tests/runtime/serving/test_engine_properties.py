@@ -4,6 +4,7 @@ mixed sequence.
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +16,11 @@ from appliance.domain.catalogue import Application, Quota, StateSpec, TaskSpec, 
 from appliance.domain.errors import ApplianceError, LoadFailed, RunFailed
 from appliance.domain.request import Request, Result, Tensors
 from appliance.policies.dispatch import DISPATCH_POLICIES
-from tests.fakes.clock import at_ms, run_virtual
+from tests.fakes.clock import at_ms, story
 from tests.fakes.engine import EngineBench, X, Y
 from tests.fakes.processor import Cost
 from tests.harness.lanes import examples
+from tests.runtime.at_work import at_work
 
 pytestmark = pytest.mark.gate("a whole engine for minutes of virtual time")
 
@@ -88,58 +90,37 @@ async def command(bench: EngineBench, application: Application, what: str) -> No
     group=groups,
     workers=st.integers(1, 3),
     queue_len=st.sampled_from([1, 3, 50]),
-    story=st.lists(st.one_of(calls, calls, calls, commands), max_size=40),
+    drawn=st.lists(st.one_of(calls, calls, calls, commands), max_size=40),
 )
-def test_engine_answers_each_request_once_under_any_traffic(
-    group: dict[str, dict[str, Cost]], workers: int, queue_len: int, story: list[Call]
+@story
+async def test_engine_answers_each_request_once_under_any_traffic(
+    group: dict[str, dict[str, Cost]], workers: int, queue_len: int, drawn: list[Call]
 ) -> None:
     """Each call ends in its own result, an error of ours or the cancellation that the test sent; then everything is at
     rest and works.
     """
+    bench = EngineBench(
+        40, workers=workers, queue_len=queue_len, queue_total=2 * queue_len, wait_ms_max=200, model=model
+    )
+    applications = {app: bench.add(group[app], name=app, quota=Quota(concurrent_requests=20)) for app in APPLICATIONS}
+    asked: list[Request] = []
 
-    async def play() -> None:
-        bench = EngineBench(
-            40, workers=workers, queue_len=queue_len, queue_total=2 * queue_len, wait_ms_max=200, model=model
-        )
-        applications = {
-            app: bench.add(group[app], name=app, quota=Quota(concurrent_requests=20)) for app in APPLICATIONS
-        }
-        asked: list[Request] = []
-        start_ns = bench.clock.now_ns()
-
-        async def one(call: Call) -> Result | None:
-            await at_ms(start_ns, call.at_ms, bench.clock.now_ns)
-            if call.do != "infer":
-                await command(bench, applications[call.app], call.do)
-                return None
-            asked.append(
-                bench.request(
-                    call.x, f"t/{call.app}", within_ms=call.within_ms, priority=call.priority, variant=call.variant
-                )
+    async def one(call: Call) -> Result | None:
+        if call.do != "infer":
+            await command(bench, applications[call.app], call.do)
+            return None
+        asked.append(
+            bench.request(
+                call.x, f"t/{call.app}", within_ms=call.within_ms, priority=call.priority, variant=call.variant
             )
-            return await bench.engine.infer(asked[-1])
+        )
+        return await bench.engine.infer(asked[-1])
 
-        async def cancel(task: asyncio.Task[Any], call: Call) -> None:
-            await at_ms(start_ns, call.at_ms + (call.cancel_ms or 0), bench.clock.now_ns)
-            task.cancel()
-
-        async with bench.working():
-            tasks = [asyncio.create_task(one(call)) for call in story]
-            cancels = [
-                asyncio.create_task(cancel(task, call))
-                for task, call in zip(tasks, story, strict=True)
-                if call.cancel_ms is not None
-            ]
-            answers = await asyncio.gather(*tasks, return_exceptions=True)
-            await asyncio.gather(*cancels)
-            await at_ms(bench.clock.now_ns(), 3000, bench.clock.now_ns)
-            check(story, answers)
-            bench.assert_quiet()
-            check_in_time(bench, asked)
-            check_counts(bench, story, answers)
-            await works_again(bench, applications)
-
-    run_virtual(play)
+    async with at_work(bench):
+        answers = await played(bench, drawn, one)
+        check_in_time(bench, asked)
+        check_counts(bench, drawn, answers)
+        await works_again(bench, applications)
 
 
 @examples(gate=80)
@@ -152,54 +133,54 @@ def test_engine_answers_each_request_once_under_any_traffic(
     ),
     dispatch=st.sampled_from(sorted(DISPATCH_POLICIES)),
     threads=st.integers(1, 2),
-    story=st.lists(calls, max_size=40),
+    drawn=st.lists(calls, max_size=40),
 )
-def test_processor_groups_answer_each_request_once_under_any_traffic(
+@story
+async def test_processor_groups_answer_each_request_once_under_any_traffic(
     group: dict[str, dict[str, Cost]],
     twins: list[tuple[int, float, float]],
     dispatch: str,
     threads: int,
-    story: list[Call],
+    drawn: list[Call],
 ) -> None:
     """Whatever is true of how quick the groups are: one answer each, never more runs at once in a group than it has
     workers (a processor says so), nothing left at the end.
     """
+    bench = EngineBench(160, wait_ms_max=200, model=model, twins=twins, dispatch=dispatch, threads=threads)
+    applications = {app: bench.add(group[app], name=app) for app in APPLICATIONS}
 
-    async def play() -> None:
-        bench = EngineBench(160, wait_ms_max=200, model=model, twins=twins, dispatch=dispatch, threads=threads)
-        applications = {app: bench.add(group[app], name=app) for app in APPLICATIONS}
-        start_ns = bench.clock.now_ns()
+    async def one(call: Call) -> Result:
+        facts: dict[str, Any] = {"priority": call.priority, "variant": call.variant, "within_ms": call.within_ms}
+        return await bench.infer(call.x, f"t/{call.app}", **facts)
 
-        async def one(call: Call) -> Result:
-            await at_ms(start_ns, call.at_ms, bench.clock.now_ns)
-            facts: dict[str, Any] = {"priority": call.priority, "variant": call.variant, "within_ms": call.within_ms}
-            return await bench.infer(call.x, f"t/{call.app}", **facts)
+    async with at_work(bench):
+        await played(bench, drawn, one)
+        counted = sum(len(one.ran) for one in (bench.processor, *bench.twins))
+        assert counted == sum(one.runs for one in bench.group.statuses(*bench.engine.run_totals()))
+        await works_again(bench, applications)
 
-        async def cancel(task: asyncio.Task[Any], call: Call) -> None:
-            await at_ms(start_ns, call.at_ms + (call.cancel_ms or 0), bench.clock.now_ns)
+
+async def played(
+    bench: EngineBench, drawn: list[Call], one: Callable[[Call], Coroutine[Any, Any, Result | None]]
+) -> list[Any]:
+    """What each call came to, begun at its time and cancelled where it says so; then nothing is under way."""
+    start_ns = bench.clock.now_ns()
+
+    async def begun(call: Call) -> Result | None:
+        await at_ms(start_ns, call.at_ms, bench.clock.now_ns)
+        return await one(call)
+
+    async def cancelled(task: asyncio.Task[Any], call: Call) -> None:
+        if call.cancel_ms is not None:
+            await at_ms(start_ns, call.at_ms + call.cancel_ms, bench.clock.now_ns)
             task.cancel()
 
-        async with bench.working():
-            tasks = [asyncio.create_task(one(call)) for call in story]
-            cancels = [
-                asyncio.create_task(cancel(task, call))
-                for task, call in zip(tasks, story, strict=True)
-                if call.cancel_ms is not None
-            ]
-            answers = await asyncio.gather(*tasks, return_exceptions=True)
-            await asyncio.gather(*cancels)
-            await at_ms(bench.clock.now_ns(), 3000, bench.clock.now_ns)
-            check(story, answers)
-            bench.assert_quiet()
-            counted = sum(len(one.ran) for one in (bench.processor, *bench.twins))
-            assert counted == sum(one.runs for one in bench.group.statuses(*bench.engine.run_totals()))
-            await works_again(bench, applications)
-
-    run_virtual(play)
-
-
-def check(story: list[Call], answers: list[Any]) -> None:
-    for call, answer in zip(story, answers, strict=True):
+    tasks = [asyncio.create_task(begun(call)) for call in drawn]
+    cancels = asyncio.gather(*(cancelled(task, call) for task, call in zip(tasks, drawn, strict=True)))
+    answers: list[Any] = await asyncio.gather(*tasks, return_exceptions=True)
+    await cancels
+    await bench.pause(3000)
+    for call, answer in zip(drawn, answers, strict=True):
         if isinstance(answer, asyncio.CancelledError):
             assert call.cancel_ms is not None
         elif isinstance(answer, BaseException):
@@ -207,6 +188,8 @@ def check(story: list[Call], answers: list[Any]) -> None:
         elif call.do == "infer":
             assert answer.outputs["y"].tolist() == [2 * call.x]
             assert min(answer.queue_ns, answer.load_ns, answer.compute_ns) >= 0
+    bench.assert_quiet()
+    return answers
 
 
 def check_in_time(bench: EngineBench, asked: list[Request]) -> None:
@@ -271,40 +254,37 @@ talks = st.lists(
 
 @examples(gate=80)
 @given(talks=talks, workers=st.integers(1, 3))
-def test_sequence_sums_exactly_its_own_answered_steps(talks: list[Talk], workers: int) -> None:
+@story
+async def test_sequence_sums_exactly_its_own_answered_steps(talks: list[Talk], workers: int) -> None:
     """Sequences at once, with cancelled steps among them: each answer is the sum of exactly the steps of its own that
     were answered.
     """
+    bench = EngineBench(workers=workers, model=summing)
+    bench.add({"v": Cost(load_ms=5, run_ms=10)}, tenant="u", name="own")
+    bench.add(
+        {"v": Cost(load_ms=5, run_ms=10)},
+        task=TaskSpec(state=(StateSpec("state", "state_out", (-1,)),)),
+        inputs=[*X, TensorSpec("state", "FP32", (-1,))],
+        outputs=[*Y, TensorSpec("state_out", "FP32", (-1,))],
+    )
 
-    async def play() -> None:
-        bench = EngineBench(workers=workers, model=summing)
-        bench.add({"v": Cost(load_ms=5, run_ms=10)}, tenant="u", name="own")
-        bench.add(
-            {"v": Cost(load_ms=5, run_ms=10)},
-            task=TaskSpec(state=(StateSpec("state", "state_out", (-1,)),)),
-            inputs=[*X, TensorSpec("state", "FP32", (-1,))],
-            outputs=[*Y, TensorSpec("state_out", "FP32", (-1,))],
-        )
+    async def talk(said: Talk) -> None:
+        total, started = 0.0, False
+        for value, cancel_ms in said.values:
+            step = asyncio.create_task(
+                bench.infer(value, sequence_id=said.name, sequence_start=not started, tenant=said.tenant)
+            )
+            if cancel_ms is not None:
+                await at_ms(bench.clock.now_ns(), cancel_ms, bench.clock.now_ns)
+                step.cancel()
+            try:
+                total += value
+                assert (await step).outputs["y"].tolist() == [total]
+                started = True
+            except asyncio.CancelledError:
+                total -= value
 
-        async def talk(said: Talk) -> None:
-            total, started = 0.0, False
-            for value, cancel_ms in said.values:
-                step = asyncio.create_task(
-                    bench.infer(value, sequence_id=said.name, sequence_start=not started, tenant=said.tenant)
-                )
-                if cancel_ms is not None:
-                    await at_ms(bench.clock.now_ns(), cancel_ms, bench.clock.now_ns)
-                    step.cancel()
-                try:
-                    total += value
-                    assert (await step).outputs["y"].tolist() == [total]
-                    started = True
-                except asyncio.CancelledError:
-                    total -= value
-
-        async with bench.working():
-            await asyncio.gather(*(talk(said) for said in talks))
-            await at_ms(bench.clock.now_ns(), 100, bench.clock.now_ns)
-            bench.assert_quiet()
-
-    run_virtual(play)
+    async with at_work(bench):
+        await asyncio.gather(*(talk(said) for said in talks))
+        await at_ms(bench.clock.now_ns(), 100, bench.clock.now_ns)
+        bench.assert_quiet()

@@ -1,7 +1,6 @@
 """What the engine makes of measured runs: room for their memory, and who may run on the event loop."""
 
 import asyncio
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ from appliance.domain.errors import NoRoomToRun
 from tests.fakes.clock import settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
+from tests.runtime.at_work import at_work, change
 
 MB = 10**6
 LENGTHS = (TensorSpec("x", "FP32", (-1, -1)),)
@@ -18,13 +18,7 @@ LENGTHS = (TensorSpec("x", "FP32", (-1, -1)),)
 
 def measured(bench: EngineBench, runs: tuple[RunBound, ...], hazards: tuple[str, ...] | None = ()) -> None:
     """Give the only variant these runs."""
-    entry = bench.catalogue.entry("t/app")
-    (variant,) = entry.model.variants
-    assert variant.profile is not None
-    profile = replace(variant.profile, runs=runs, hazards=hazards)
-    largest = runs[-1].shapes if runs else None
-    model = replace(entry.model, variants=(replace(variant, profile=profile, shape_max=largest),))
-    bench.catalogue.put_model(model)
+    change(bench, runs=runs, hazards=hazards, shape_max=runs[-1].shapes if runs else None)
 
 
 def sized(length: int) -> dict[str, np.ndarray]:
@@ -37,40 +31,29 @@ def bounds(*figures: tuple[int, float, int]) -> tuple[RunBound, ...]:
 
 @story
 async def test_run_without_memory_beside_the_builds_is_refused() -> None:
-    """Before it begins, by the next larger run that was measured; smaller inputs fit, and all is free again after."""
-    bench = EngineBench(budget=100 * MB)
-    bench.add({"v": Cost(resident_bytes=60 * MB, peak_bytes=60 * MB)}, inputs=LENGTHS)
-    measured(bench, bounds((10, 1, 5 * MB), (100, 1, 30 * MB), (1000, 1, 50 * MB)))
-    async with bench.working():
+    """Before it begins, by the next larger run that was measured; smaller inputs fit, and all is free again after. For
+    one that is larger than the budget no waiting helps.
+    """
+    async with at_work(EngineBench(budget=100 * MB)) as bench:
+        bench.add({"v": Cost(resident_bytes=60 * MB, peak_bytes=60 * MB)}, inputs=LENGTHS)
+        measured(bench, bounds((10, 1, 5 * MB), (100, 1, 30 * MB), (1000, 1, 50 * MB), (2000, 1, 200 * MB)))
         await bench.infer(inputs=sized(10))
         await bench.infer(inputs=sized(11))
         with pytest.raises(NoRoomToRun, match=r"takes up to 50.0 MB.*40.0 MB are free") as caught:
             await bench.infer(inputs=sized(101))
         assert caught.value.can_fit
-        assert bench.memory.runs.running_bytes == 0
-    bench.assert_quiet()
-
-
-@story
-async def test_run_larger_than_the_budget_is_refused_as_never_fitting() -> None:
-    """No waiting helps."""
-    bench = EngineBench(budget=100 * MB)
-    bench.add({"v": Cost(resident_bytes=60 * MB, peak_bytes=60 * MB)}, inputs=LENGTHS)
-    measured(bench, bounds((1000, 1, 200 * MB)))
-    async with bench.working():
         with pytest.raises(NoRoomToRun, match="ever") as caught:
-            await bench.infer(inputs=sized(5))
+            await bench.infer(inputs=sized(1001))
         assert not caught.value.can_fit
-    bench.assert_quiet()
+        assert bench.memory.runs.running_bytes == 0
 
 
 @story
 async def test_concurrent_runs_share_the_free_memory() -> None:
     """Two workers, room for one run: the second is refused at its turn, and fits once the first is over."""
-    bench = EngineBench(budget=100 * MB, workers=2)
-    bench.add({"v": Cost(resident_bytes=60 * MB, peak_bytes=60 * MB, run_ms=50)}, inputs=LENGTHS)
-    measured(bench, bounds((10, 50, 30 * MB)))
-    async with bench.working():
+    async with at_work(EngineBench(budget=100 * MB, workers=2)) as bench:
+        bench.add({"v": Cost(resident_bytes=60 * MB, peak_bytes=60 * MB, run_ms=50)}, inputs=LENGTHS)
+        measured(bench, bounds((10, 50, 30 * MB)))
         await bench.infer(inputs=sized(10))
         first = asyncio.create_task(bench.infer(inputs=sized(10)))
         await settle()
@@ -78,31 +61,24 @@ async def test_concurrent_runs_share_the_free_memory() -> None:
             await bench.infer(inputs=sized(10))
         await first
         await bench.infer(inputs=sized(10))
-    bench.assert_quiet()
 
 
 @pytest.mark.parametrize(
     ("hazards", "length", "is_inline"),
     [((), 10, True), ((), 11, False), (("Loop: it may run for ever",), 10, False), (None, 10, False)],
 )
-def test_inline_run_needs_a_harmless_build_that_is_quick_at_its_size(
+@story
+async def test_inline_run_needs_a_harmless_build_that_is_quick_at_its_size(
     hazards: tuple[str, ...] | None, length: int, is_inline: bool
 ) -> None:
     """The profile's median is that of short inputs: a long one would hold up all other requests, a loop for ever."""
-
-    @story
-    async def run() -> None:
-        bench = EngineBench(workers=1, quick_ms_max=0.25)
+    async with at_work(EngineBench(workers=1, quick_ms_max=0.25)) as bench:
         bench.add({"v": Cost(load_ms=0, run_ms=0.1)}, inputs=LENGTHS)
         measured(bench, bounds((10, 0.1, 0), (1000, 30, 0)), hazards)
-        async with bench.working():
-            await bench.infer(inputs=sized(1))
-            runs = bench.engine.workers[0].runs
-            await bench.infer(inputs=sized(length))
-            assert (bench.engine.workers[0].runs == runs) is is_inline
-        bench.assert_quiet()
-
-    run()
+        await bench.infer(inputs=sized(1))
+        runs = bench.engine.workers[0].runs
+        await bench.infer(inputs=sized(length))
+        assert (bench.engine.workers[0].runs == runs) is is_inline
 
 
 @story
@@ -112,7 +88,7 @@ async def test_memory_taken_by_other_processes_costs_no_answer() -> None:
     bench = EngineBench(budget=128 * mib)
     for name in ("busy", "idle"):
         bench.add({"v": Cost(resident_bytes=40 * mib, load_ms=1, run_ms=100)}, name=name)
-    async with bench.working():
+    async with at_work(bench):
         for name in ("busy", "idle"):
             await bench.infer(application=f"t/{name}")
         running = asyncio.create_task(bench.infer(3, application="t/busy"))
@@ -125,4 +101,3 @@ async def test_memory_taken_by_other_processes_costs_no_answer() -> None:
         assert (await running).outputs["y"].tolist() == [6]
         assert (await bench.infer(4, application="t/idle")).outputs["y"].tolist() == [8]
         assert bench.memory.used_bytes <= bench.memory.budget_bytes
-    bench.assert_quiet()

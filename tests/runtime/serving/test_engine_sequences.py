@@ -12,6 +12,7 @@ from appliance.domain.request import Tensors
 from tests.fakes.clock import settle, story
 from tests.fakes.engine import EngineBench, X
 from tests.fakes.processor import Cost
+from tests.runtime.at_work import at_work
 
 SUMMING = TaskSpec(state=(StateSpec("state", "state_out", (-1,)),))
 
@@ -40,25 +41,18 @@ def y_of(result: Any) -> float:
 
 @story
 async def test_sequence_carries_its_state_until_its_end() -> None:
-    """Each answer builds on the one before; at the end the state is forgotten."""
-    bench = summing_bench()
-    async with bench.working():
+    """Each answer builds on the one before; at the end the state is forgotten. A request without a sequence starts from
+    zeros and leaves no state.
+    """
+    async with at_work(summing_bench()) as bench:
         assert y_of(await bench.infer(1, sequence_id="s", sequence_start=True)) == 1
+        assert [y_of(await bench.infer(2)) for _ in range(3)] == [2, 2, 2]
         assert y_of(await bench.infer(2, sequence_id="s")) == 3
         assert y_of(await bench.infer(3, sequence_id="s", sequence_end=True)) == 6
         assert bench.engine.status()["sequences"] == 0
         with pytest.raises(IllegalState):
             await bench.infer(1, sequence_id="s")
         assert y_of(await bench.infer(1, sequence_id="s", sequence_start=True)) == 1
-
-
-@story
-async def test_request_without_a_sequence_leaves_no_state() -> None:
-    """The model starts from zeros each time."""
-    bench = summing_bench()
-    async with bench.working():
-        assert [y_of(await bench.infer(2)) for _ in range(3)] == [2, 2, 2]
-    assert bench.engine.status()["sequences"] == 0
 
 
 @story
@@ -75,7 +69,7 @@ async def test_concurrent_sequences_are_not_mixed() -> None:
         rest = [bench.infer(value, sequence_id=name, tenant=tenant) for value in values[1:]]
         return [y_of(r) for r in await asyncio.gather(first, *rest)]
 
-    async with bench.working():
+    async with at_work(bench):
         sums = await asyncio.gather(
             sequence("t", "a", [1, 1, 1, 1]), sequence("u", "a", [10, 10, 10, 10]), sequence("t", "b", [5, 6, 7])
         )
@@ -84,36 +78,26 @@ async def test_concurrent_sequences_are_not_mixed() -> None:
 
 @story
 async def test_failed_step_leaves_the_sequence_state_unchanged() -> None:
-    """A refused or late request of a sequence changes nothing for the next one."""
-    bench = summing_bench()
-    async with bench.working():
+    """A refused or late request of a sequence changes nothing for the next one, nor one whose caller goes away: the
+    next step is not held up.
+    """
+    async with at_work(summing_bench()) as bench:
         await bench.infer(1, sequence_id="s", sequence_start=True)
         with pytest.raises(BadTensor):
             await bench.infer(sequence_id="s", inputs={"q": np.ones(1, np.float32)})
         with pytest.raises(DeadlineExceeded):
             await bench.infer(5, sequence_id="s", within_ms=1)
-        assert y_of(await bench.infer(2, sequence_id="s")) == 3
-
-
-@story
-async def test_cancelled_step_frees_its_sequence() -> None:
-    """The caller of one step goes away: the next step is not held up and builds on what was answered before."""
-    bench = summing_bench()
-    async with bench.working():
-        await bench.infer(1, sequence_id="s", sequence_start=True)
         gone = asyncio.create_task(bench.infer(5, sequence_id="s"))
         await bench.pause(5)
         gone.cancel()
         assert y_of(await bench.infer(2, sequence_id="s")) == 3
-    bench.assert_quiet()
 
 
 @story
 async def test_state_sent_by_the_caller_goes_before_the_kept_state() -> None:
     """A caller may keep the state itself."""
-    bench = summing_bench()
-    given = {"x": np.array([1], np.float32), "state": np.array([40], np.float32)}
-    async with bench.working():
+    async with at_work(summing_bench()) as bench:
+        given = {"x": np.array([1], np.float32), "state": np.array([40], np.float32)}
         assert y_of(await bench.infer(inputs=given)) == 41
         assert y_of(await bench.infer(inputs=given, sequence_id="s", sequence_start=True)) == 41
         assert y_of(await bench.infer(1, sequence_id="s")) == 42
@@ -122,8 +106,7 @@ async def test_state_sent_by_the_caller_goes_before_the_kept_state() -> None:
 @story
 async def test_sequence_keeps_its_state_whichever_outputs_are_requested() -> None:
     """An unknown output is bad input."""
-    bench = summing_bench()
-    async with bench.working():
+    async with at_work(summing_bench()) as bench:
         result = await bench.infer(1, sequence_id="s", sequence_start=True, outputs=["y"])
         assert set(result.outputs) == {"y"}
         assert y_of(await bench.infer(1, sequence_id="s", outputs=["y"])) == 2
@@ -138,8 +121,9 @@ async def test_constant_inputs_are_filled_in() -> None:
     number is given as what the input is, an integer or a float.
     """
     for datatype in ("INT64", "FP32"):
-        bench = EngineBench(model=lambda inputs: {"y": inputs["x"] * inputs["rate"]})
-        bench.add({"v": Cost()}, task=TaskSpec(constants={"rate": 16}), inputs=[*X, TensorSpec("rate", datatype, ())])
-        async with bench.working():
+        async with at_work(EngineBench(model=lambda inputs: {"y": inputs["x"] * inputs["rate"]})) as bench:
+            bench.add(
+                {"v": Cost()}, task=TaskSpec(constants={"rate": 16}), inputs=[*X, TensorSpec("rate", datatype, ())]
+            )
             assert y_of(await bench.infer(2)) == 32
             assert y_of(await bench.infer(2, sequence_id="s")) == 32

@@ -1,5 +1,6 @@
 """Whose turn it is: by weight, with no credit for idle time and no debt from it."""
 
+from collections.abc import Mapping
 from random import Random
 
 import pytest
@@ -8,14 +9,20 @@ from appliance.runtime.serving.fairness import FairLine, Flow
 from tests.harness.reach import reachable
 
 
+def first_runs(line: FairLine[Flow], costs: Mapping[Flow, int], weights: Mapping[Flow, float]) -> Flow:
+    """The flow whose turn it is has had its run."""
+    flow = line.first()
+    assert flow is not None
+    line.begin(flow, costs[flow], weights[flow])
+    line.end(flow, 0, weights[flow])
+    return flow
+
+
 def served(line: FairLine[Flow], weights: dict[Flow, float], costs: dict[Flow, int], total_ns: int) -> dict[Flow, int]:
     """What each flow gets of one server when all of them always wait."""
     got = dict.fromkeys(weights, 0)
     while sum(got.values()) < total_ns:
-        flow = line.first()
-        assert flow is not None
-        line.begin(flow, costs[flow], weights[flow])
-        line.end(flow, 0, weights[flow])
+        flow = first_runs(line, costs, weights)
         got[flow] += costs[flow]
     return got
 
@@ -41,19 +48,12 @@ def test_idle_flow_saves_up_no_time() -> None:
     """A flow that comes late begins where the others are: first by one run, then in turn."""
     line: FairLine[Flow] = FairLine()
     busy, late = Flow(), Flow()
+    costs, weights = {busy: 10, late: 10}, {busy: 1.0, late: 1.0}
     line.put(busy)
     for _ in range(100):
-        line.begin(busy, 10, 1.0)
-        line.end(busy, 0, 1.0)
+        first_runs(line, costs, weights)
     line.put(late)
-    order = []
-    for _ in range(6):
-        flow = line.first()
-        assert flow is not None
-        order.append(flow)
-        line.begin(flow, 10, 1.0)
-        line.end(flow, 0, 1.0)
-    assert order.count(late) == 3
+    assert [first_runs(line, costs, weights) for _ in range(6)].count(late) == 3
 
 
 def test_flow_that_ran_alone_owes_no_time() -> None:

@@ -8,12 +8,8 @@ from appliance.domain.states import ProcessorState
 from tests.fakes.clock import settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
+from tests.runtime.at_work import at_work, ran, warm
 from tests.runtime.serving.machine import Machine
-
-
-def ran(bench: EngineBench) -> list[int]:
-    """Runs of each processor."""
-    return [len(one.ran) for one in (bench.processor, *bench.twins)]
 
 
 def on_two_clusters(threads: int = 1) -> EngineBench:
@@ -33,7 +29,7 @@ async def test_cluster_with_an_offline_core_is_lost_until_the_core_is_back() -> 
     bench, machine = on_two_clusters(), Machine(0, 1, 2, 3)
     cluster = bench.clusters[0]
     with machine.keeping(bench):
-        async with bench.working():
+        async with at_work(bench):
 
             async def asked(number: int) -> float:
                 await bench.pause(number // 2 * 50)
@@ -63,8 +59,7 @@ async def test_cluster_with_an_offline_core_is_lost_until_the_core_is_back() -> 
 async def test_cluster_lost_in_the_middle_of_a_run_costs_no_answer() -> None:
     bench, machine = on_two_clusters(), Machine(2, 3)
     with machine.keeping(bench):
-        async with bench.working():
-            await bench.infer()
+        async with warm(bench):
             tasks = [asyncio.create_task(bench.infer()) for _ in range(6)]
             await settle()
             assert bench.twins[0].running == 1
@@ -85,8 +80,7 @@ async def test_cluster_whose_run_does_not_end_is_lost() -> None:
     """
     bench, machine = on_two_clusters(), Machine(2, 3)
     with machine.keeping(bench):
-        async with bench.working():
-            await bench.infer()
+        async with warm(bench):
             bench.twins[0].slowness = 30_000.0  # ten minutes
             answers = await asyncio.gather(
                 *(bench.infer(x, within_ms=50_000) for x in range(3)), return_exceptions=True
@@ -108,23 +102,26 @@ async def test_cluster_whose_run_does_not_end_is_lost() -> None:
 
 @story
 async def test_build_copies_leave_and_return_with_their_cluster() -> None:
-    """Where a run has several threads each cluster has its own copy: the others keep theirs."""
+    """Where a run has several threads each cluster has its own copy, and all count: the others keep theirs."""
     bench, machine = on_two_clusters(threads=2), Machine(2, 3)
     build = bench.build("v")
+
+    def copies() -> list[dict[str, int]]:
+        return [one.memory for one in (bench.processor, *bench.twins)]
+
     with machine.keeping(bench):
-        async with bench.working():
-            await bench.infer()
-            assert [one.memory for one in (bench.processor, *bench.twins)] == [{build: 10}] * 2
+        async with warm(bench):
+            assert (copies(), bench.memory.used_bytes) == ([{build: 10}] * 2, 20)
             machine.cores.clear()
             await bench.pause(6000)
-            assert [one.memory for one in (bench.processor, *bench.twins)] == [{build: 10}, {}]
+            assert copies() == [{build: 10}, {}]
             await asyncio.gather(bench.infer(), bench.infer())
             machine.cores |= {2, 3}
             await bench.pause(40_000)
-            assert [one.memory for one in (bench.processor, *bench.twins)] == [{build: 10}] * 2
+            assert copies() == [{build: 10}] * 2
             await asyncio.gather(bench.infer(), bench.infer())
             await bench.availability.unload(bench.catalogue.entry("t/app").application)
-            assert [one.memory for one in (bench.processor, *bench.twins)] == [{}] * 2
+            assert copies() == [{}] * 2
 
 
 @story
@@ -147,9 +144,7 @@ async def test_offline_core_is_noticed_while_a_probe_hangs() -> None:
 @story
 async def test_shutdown_does_not_wait_for_a_hanging_run() -> None:
     """The build that the run uses is not unloaded under it."""
-    bench = on_two_clusters()
-    async with bench.working():
-        await bench.infer()
+    async with warm(on_two_clusters()) as bench:
         bench.twins[0].slowness = 30_000.0  # ten minutes
         await asyncio.gather(*(bench.infer(x, within_ms=50_000) for x in range(3)), return_exceptions=True)
         await bench.pause(11_000)

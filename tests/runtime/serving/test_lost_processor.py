@@ -3,52 +3,27 @@ and it serves again when it is back.
 """
 
 import asyncio
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from appliance.domain.catalogue import Latency
 from appliance.domain.errors import DeadlineExceeded, ProcessorLost
-from appliance.domain.hardware import ProcessorDescription
 from appliance.domain.states import ProcessorState
-from appliance.runtime.processors.monitor import ProcessorMonitor
 from tests.fakes.clock import settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
+from tests.runtime.at_work import also_on, at_work, engine
+from tests.runtime.serving.machine import Machine
 
 HOURS_MS = 10 * 3_600_000.0
 
 
-class Probes:
-    """What the next probes find, the last of them for good; and what is remembered of them."""
-
-    def __init__(self, *reasons: str) -> None:
-        self.reasons = list(reasons)
-        self.asked = 0
-        self.passed: set[str] = set()
-
-    async def __call__(self, processor: ProcessorDescription) -> str:
-        self.asked += 1
-        return self.reasons.pop(0) if len(self.reasons) > 1 else self.reasons[0]
-
-    def has(self, fingerprint: str) -> bool:
-        return fingerprint in self.passed
-
-    def note(self, fingerprint: str, *, passed: bool) -> None:
-        (self.passed.add if passed else self.passed.discard)(fingerprint)
-
-
 def bench_on_both(npu: Cost | None = None, workers: int = 2, there_ms: float = 5) -> EngineBench:
     """One variant, four times as quick on the kind `npu`, where the import has measured `there_ms`."""
-    bench = EngineBench(workers=workers, other_kind="npu")
-    bench.add({"v": Cost(run_ms=4 * there_ms, load_ms=5)})
-    model = bench.catalogue.entry("t/app").model
-    (variant,) = model.variants
-    assert variant.profile is not None
-    there = replace(variant.profile, processor="npu", kind="npu", latencies=(Latency(1, there_ms, there_ms),))
-    bench.catalogue.put_model(replace(model, variants=(replace(variant, other_profiles=(there,)),)))
-    bench.other.costs[bench.build("v")] = npu or Cost(run_ms=5, load_ms=5)
+    bench = engine(Cost(run_ms=4 * there_ms, load_ms=5), workers=workers, other_kind="npu")
+    also_on(bench, "npu", there_ms, load_ms=5)
+    if npu is not None:
+        bench.other.costs[bench.build("v")] = npu
     bench.follow_kinds()
     return bench
 
@@ -60,56 +35,36 @@ def kind_of(bench: EngineBench) -> str:
 @story
 async def test_processor_serves_once_it_has_passed_its_probe() -> None:
     """The first kind answers meanwhile, and a restart on the same machine does not wait again."""
-    bench, probes = bench_on_both(), Probes("")
-    monitor = ProcessorMonitor(bench.clock, [bench.member], probes, probes)
-    monitor.begin()
-    async with bench.working():
-        await bench.infer()
-        assert (kind_of(bench), bench.member.state) == ("cpu", ProcessorState.NOT_RUN)
-        keeping = asyncio.create_task(monitor.run())
-        await settle()
-        await bench.infer()
-        assert (kind_of(bench), len(bench.other.ran)) == ("npu", 1)
-        keeping.cancel()
+    machine = Machine()
+    async with at_work(bench_on_both()) as bench:
+        with machine.keeping(bench):
+            assert (kind_of(bench), bench.member.state) == ("cpu", ProcessorState.NOT_RUN)
+            await bench.infer()
+            await settle()
+            await bench.infer()
+            assert (kind_of(bench), len(bench.other.ran)) == ("npu", 1)
     again = bench_on_both()
-    ProcessorMonitor(again.clock, [again.member], probes, probes).begin()
-    assert kind_of(again) == "npu"
-    assert probes.asked == 1
+    with machine.keeping(again):
+        assert kind_of(again) == "npu"
+    assert len(machine.probed) == 1
 
 
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [("it fell back to CPU", "it fell back to CPU"), (OSError("no room"), "it could not be probed: no room")],
+)
 @story
-async def test_processor_that_fails_its_probe_is_unfit() -> None:
+async def test_processor_that_fails_its_probe_is_unfit(found: str | OSError, reason: str) -> None:
     """With the reason; it is seldom probed again, and serves when it passes."""
-    bench, probes = bench_on_both(), Probes("it fell back to CPU", "")
-    keeping = asyncio.create_task(ProcessorMonitor(bench.clock, [bench.member], probes, probes).run())
-    await settle()
-    status = bench.member.status()
-    assert (status.state, status.reason, probes.asked) == (ProcessorState.UNFIT, "it fell back to CPU", 1)
-    await bench.pause(60_000)
-    assert probes.asked == 1
-    await bench.pause(600_000)
-    assert kind_of(bench) == "npu"
-    keeping.cancel()
-
-
-@story
-async def test_probe_that_cannot_begin_counts_as_failed() -> None:
-    """There is another one later."""
-
-    class Broken(Probes):
-        async def __call__(self, processor: ProcessorDescription) -> str:
-            if not self.asked:
-                self.asked += 1
-                raise OSError("no room")
-            return await super().__call__(processor)
-
-    bench, probes = bench_on_both(), Broken("")
-    keeping = asyncio.create_task(ProcessorMonitor(bench.clock, [bench.member], probes, probes).run())
-    await settle()
-    assert bench.member.status().reason == "it could not be probed: no room"
-    await bench.pause(610_000)
-    assert bench.member.is_serving
-    keeping.cancel()
+    bench, machine = bench_on_both(), Machine(finds=(found, ""))
+    with machine.keeping(bench, begins=False):
+        await settle()
+        status = bench.member.status()
+        assert (status.state, status.reason, len(machine.probed)) == (ProcessorState.UNFIT, reason, 1)
+        await bench.pause(60_000)
+        assert len(machine.probed) == 1
+        await bench.pause(600_000)
+        assert kind_of(bench) == "npu"
 
 
 @story
@@ -117,35 +72,32 @@ async def test_processor_lost_under_load_costs_no_answer_and_returns() -> None:
     """It goes for seven seconds in the middle of 900 requests: each gets its own answer, once. Its build leaves the
     ledger, the first kind serves, and the kind comes back by itself.
     """
-    bench, probes = bench_on_both(), Probes("it is not there", "")
+    bench, machine = bench_on_both(), Machine(finds=("it is not there", ""))
     bench.member.serve()
-    keeping = asyncio.create_task(ProcessorMonitor(bench.clock, [bench.member], probes, probes).run())
-    async with bench.working():
+    with machine.keeping(bench, begins=False):
+        async with at_work(bench):
 
-        async def asked(number: int) -> float:
-            await bench.pause(number * 100)
-            return float((await bench.infer(number)).outputs["y"][0])
+            async def asked(number: int) -> float:
+                await bench.pause(number * 100)
+                return float((await bench.infer(number)).outputs["y"][0])
 
-        answers = [asyncio.create_task(asked(number)) for number in range(900)]
-        await bench.pause(2002)  # in the middle of a run
-        lost_build = bench.build("v")
-        assert lost_build.endswith("@npu")
-        bench.other.is_gone = True
-        await bench.pause(1000)
-        assert (bench.member.state, kind_of(bench)) == (ProcessorState.LOST, "cpu")
-        assert lost_build not in [row["build"] for row in bench.memory.snapshot()["builds"] if row["bytes"]]
-        await bench.pause(6000)
-        bench.other.is_gone = False
-        assert [await one for one in answers] == [2.0 * number for number in range(900)]
-        assert bench.member.is_serving
-        assert probes.asked == 2
-        assert len(bench.other.ran) > 20
-        assert len(bench.processor.ran) > 20
-        await bench.infer()
-        assert kind_of(bench) == "npu"
-    keeping.cancel()
-    await bench.pause(100)
-    bench.assert_quiet()
+            answers = [asyncio.create_task(asked(number)) for number in range(900)]
+            await bench.pause(2002)  # in the middle of a run
+            lost_build = bench.build("v")
+            assert lost_build.endswith("@npu")
+            bench.other.is_gone = True
+            await bench.pause(1000)
+            assert (bench.member.state, kind_of(bench)) == (ProcessorState.LOST, "cpu")
+            assert lost_build not in [row["build"] for row in bench.memory.snapshot()["builds"] if row["bytes"]]
+            await bench.pause(6000)
+            bench.other.is_gone = False
+            assert [await one for one in answers] == [2.0 * number for number in range(900)]
+            assert bench.member.is_serving
+            assert len(machine.probed) == 2
+            assert len(bench.other.ran) > 20
+            assert len(bench.processor.ran) > 20
+            await bench.infer()
+            assert kind_of(bench) == "npu"
 
 
 @story
@@ -153,28 +105,26 @@ async def test_processor_with_a_hanging_run_is_lost_until_the_run_ends() -> None
     """The run's caller is answered at the deadline. When the run should have ended long ago, its worker is free again,
     and the first kind answers the waiting requests. The kind is not asked for anything before the run has ended.
     """
-    bench, probes = bench_on_both(workers=1), Probes("")
+    bench, machine = bench_on_both(workers=1), Machine()
     bench.member.serve()
     bench.other.costs[bench.build("v")].run_ms = HOURS_MS
-    keeping = asyncio.create_task(ProcessorMonitor(bench.clock, [bench.member], probes, probes).run())
-    async with bench.working():
-        stands = asyncio.create_task(bench.infer(1, within_ms=1000))
-        waits = asyncio.create_task(bench.infer(3))
-        with pytest.raises(DeadlineExceeded):
-            await stands
-        assert bench.member.is_serving
-        assert (await waits).outputs["y"].tolist() == [6.0]
-        assert "a run has not ended within 1" in bench.member.reason
-        assert (await bench.infer(4)).outputs["y"].tolist() == [8.0]
-        await bench.pause(HOURS_MS / 2)
-        assert (bench.member.state, probes.asked) == (ProcessorState.LOST, 0)
-        await bench.pause(HOURS_MS / 2)
-        assert bench.member.is_serving
-        bench.other.costs[bench.build("v")].run_ms = 5
-        assert (await bench.infer(5)).outputs["y"].tolist() == [10.0]
-        assert kind_of(bench) == "npu"
-    keeping.cancel()
-    bench.assert_quiet()
+    with machine.keeping(bench, begins=False):
+        async with at_work(bench):
+            stands = asyncio.create_task(bench.infer(1, within_ms=1000))
+            waits = asyncio.create_task(bench.infer(3))
+            with pytest.raises(DeadlineExceeded):
+                await stands
+            assert bench.member.is_serving
+            assert (await waits).outputs["y"].tolist() == [6.0]
+            assert "a run has not ended within 1" in bench.member.reason
+            assert (await bench.infer(4)).outputs["y"].tolist() == [8.0]
+            await bench.pause(HOURS_MS / 2)
+            assert (bench.member.state, len(machine.probed)) == (ProcessorState.LOST, 0)
+            await bench.pause(HOURS_MS / 2)
+            assert bench.member.is_serving
+            bench.other.costs[bench.build("v")].run_ms = 5
+            assert (await bench.infer(5)).outputs["y"].tolist() == [10.0]
+            assert kind_of(bench) == "npu"
 
 
 @story
@@ -182,9 +132,8 @@ async def test_run_expected_to_take_long_does_not_make_its_processor_lost() -> N
     """A minute, as the import measured; nothing stops the run at its deadline, and half a minute later it ends: the
     kind serves all the while. It is lost when a run has had four times of what was expected.
     """
-    bench = bench_on_both(Cost(run_ms=100_000, load_ms=5), workers=1, there_ms=60_000)
-    bench.member.serve()
-    async with bench.working():
+    async with at_work(bench_on_both(Cost(run_ms=100_000, load_ms=5), workers=1, there_ms=60_000)) as bench:
+        bench.member.serve()
         with pytest.raises(DeadlineExceeded):
             await bench.infer(1, within_ms=70_000)
         await bench.pause(29_000)
@@ -203,9 +152,8 @@ async def test_run_expected_to_take_long_does_not_make_its_processor_lost() -> N
 @story
 async def test_hanging_run_is_noticed_while_other_runs_of_its_build_go_on() -> None:
     """Runs that another worker began later say nothing about it: the kind is lost ten seconds beyond its deadline."""
-    bench = bench_on_both(there_ms=1000)
-    bench.member.serve()
-    async with bench.working():
+    async with at_work(bench_on_both(there_ms=1000)) as bench:
+        bench.member.serve()
         bench.other.costs[bench.build("v")].run_ms = HOURS_MS
         stands = asyncio.create_task(bench.infer(1, within_ms=5000))
         await bench.pause(100)
@@ -224,35 +172,29 @@ async def test_hanging_load_makes_its_processor_lost() -> None:
     bench = bench_on_both(Cost(load_ms=400_000, run_ms=5))
     bench.member.serve()
     build = bench.build("v")
-    async with bench.working():
+    async with at_work(bench):
         answers = await asyncio.gather(*(bench.infer(x, within_ms=HOURS_MS) for x in range(3)))
         assert [answer.outputs["y"].tolist() for answer in answers] == [[0.0], [2.0], [4.0]]
         assert bench.member.reason == "a load has not ended within 300 s"
         await bench.pause(200_000)
         assert (bench.other.unloads[build], bench.other.memory, bench.member.is_clear) == (1, {}, True)
-    bench.assert_quiet()
 
 
 @story
 async def test_hanging_unload_makes_its_processor_lost() -> None:
     """Callers that wait for it wait no longer."""
-    bench = bench_on_both(Cost(load_ms=5, run_ms=5, unload_ms=HOURS_MS))
-    bench.member.serve()
-    async with bench.working():
+    async with at_work(bench_on_both(Cost(load_ms=5, run_ms=5, unload_ms=HOURS_MS))) as bench:
+        bench.member.serve()
         await bench.infer()
         await bench.memory.unload(bench.build("v"))
         assert bench.member.reason == "an unload has not ended within 60 s"
         assert (await bench.infer(7)).outputs["y"].tolist() == [14.0]
-    bench.assert_quiet()
 
 
 @story
 async def test_request_that_no_processor_can_serve_is_told_to_retry() -> None:
-    bench = EngineBench()
-    bench.add({"v": Cost(failures=[ProcessorLost(processor="fake", retry_after_s=30)])})
-    async with bench.working():
+    async with at_work(engine(Cost(failures=[ProcessorLost(processor="fake", retry_after_s=30)]))) as bench:
         with pytest.raises(ProcessorLost) as caught:
             await bench.infer()
         assert caught.value.retry_after_s == 30
         assert np.array_equal((await bench.infer(2)).outputs["y"], [4.0])
-    bench.assert_quiet()

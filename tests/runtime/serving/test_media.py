@@ -5,8 +5,9 @@ import gc
 import itertools
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -67,8 +68,7 @@ async def test_failed_media_work_frees_its_body(pool: MediaPool) -> None:
 async def test_media_queue_is_bounded(pool: MediaPool) -> None:
     """One runs, two wait, the fourth is refused at once; when there is room again the next is taken."""
     go = threading.Event()
-    waiting = [asyncio.create_task(pool.run("t/a", "t", None, go.wait)) for _ in range(3)]
-    await asyncio.sleep(0)  # noqa: TID251 - lets the tasks begin
+    waiting = await begun(*(pool.run("t/a", "t", None, go.wait) for _ in range(3)))
     with pytest.raises(QueueFull) as raised:
         await pool.run("t/a", "t", None, int)
     assert (raised.value.application_id, raised.value.queue_len_max) == ("t/a", 4)
@@ -83,8 +83,7 @@ async def test_media_work_past_its_deadline_is_refused_and_not_begun(pool: Media
     go, ran = threading.Event(), list[str]()
     start_ns = SystemClock().now_ns()
     deadline_ns = start_ns + 30 * NS_PER_MS
-    running = asyncio.create_task(pool.run("t/a", "t", deadline_ns, go.wait))
-    await asyncio.sleep(0)  # noqa: TID251 - lets the task begin
+    (running,) = await begun(pool.run("t/a", "t", deadline_ns, go.wait))
     with pytest.raises(DeadlineExceeded) as raised:
         await pool.run("t/a", "t", deadline_ns, lambda: ran.append("late"))
     assert 0 < raised.value.waited_ms <= (SystemClock().now_ns() - start_ns) / NS_PER_MS
@@ -103,18 +102,22 @@ async def settled(pool: MediaPool) -> None:
             await asyncio.sleep(0.005)  # noqa: TID251
 
 
+async def begun(*works: Coroutine[Any, Any, Any]) -> list[asyncio.Task[Any]]:
+    """Tasks that have handed their works over."""
+    tasks = [asyncio.create_task(work) for work in works]
+    await asyncio.sleep(0)  # noqa: TID251 - lets the tasks begin
+    return tasks
+
+
 async def test_media_flood_of_a_tenant_does_not_delay_other_tenants() -> None:
     """Twenty works of one tenant in line: another's is next, and the line has room for it."""
     pool = MediaPool(SystemClock(), threads=1, waiting_max=24, weight_of=lambda tenant: 1.0)
     go, ran = threading.Event(), list[str]()
-    first = asyncio.create_task(pool.run("t/a", "greedy", None, go.wait))
-    await asyncio.sleep(0)  # noqa: TID251 - lets the task begin
-    flood = [asyncio.create_task(pool.run("t/a", "greedy", None, lambda: ran.append("greedy"))) for _ in range(20)]
-    await asyncio.sleep(0)  # noqa: TID251
+    (first,) = await begun(pool.run("t/a", "greedy", None, go.wait))
+    flood = await begun(*(pool.run("t/a", "greedy", None, lambda: ran.append("greedy")) for _ in range(20)))
     with pytest.raises(QueueFull):
         await pool.run("t/a", "greedy", None, int)
-    quiet = asyncio.create_task(pool.run("t/a", "quiet", None, lambda: ran.append("quiet")))
-    await asyncio.sleep(0)  # noqa: TID251
+    (quiet,) = await begun(pool.run("t/a", "quiet", None, lambda: ran.append("quiet")))
     go.set()
     await asyncio.gather(first, quiet, *flood)
     assert ran == ["quiet", *["greedy"] * 20]
@@ -162,8 +165,7 @@ async def test_closing_the_media_pool_cancels_waiting_work() -> None:
     """No caller hangs when the box stops."""
     pool = MediaPool(SystemClock(), threads=1, waiting_max=24, weight_of=lambda tenant: 1.0)
     go = threading.Event()
-    tasks = [asyncio.create_task(pool.run("t/a", "t", None, go.wait)) for _ in range(3)]
-    await asyncio.sleep(0)  # noqa: TID251 - lets the tasks begin
+    tasks = await begun(*(pool.run("t/a", "t", None, go.wait) for _ in range(3)))
     threading.Timer(0.05, go.set).start()
     pool.close()
     answers = await asyncio.gather(*tasks, return_exceptions=True)

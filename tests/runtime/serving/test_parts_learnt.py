@@ -7,6 +7,7 @@ from appliance.clock import NS_PER_MS
 from appliance.domain.names import part_build_id
 from appliance.runtime.serving.dispatcher import Dispatching
 from tests.fakes.clock import story
+from tests.runtime.at_work import at_work, warm
 from tests.runtime.serving.parts_bench import (
     CUT,
     OTHER,
@@ -20,14 +21,12 @@ from tests.runtime.serving.parts_bench import (
 @story
 async def test_learnt_part_times_decide_where_parts_run() -> None:
     """The device is slower than its import said: parts that run there by choice move to the cores."""
-    bench = bench_of(apart=True)
-    async with bench.working():
+    async with at_work(bench_of(apart=True)) as bench:
         bench.other.slowness = 4.0
         for _ in range(40):
             await bench.infer()
         answer = await bench.infer()
         assert [one.kind for one in answer.parts] == ["cpu", "cpu", "cpu"]
-    bench.assert_quiet()
 
 
 @story
@@ -58,9 +57,7 @@ async def test_network_is_partitioned_anew_when_its_part_times_have_moved() -> N
 @story
 async def test_expected_time_of_a_network_in_parts_ignores_its_last_run() -> None:
     """All parts were slow once: what is expected of a request after that is what is known of its parts."""
-    bench = bench_of(apart=True)
-    async with bench.working():
-        await bench.infer()
+    async with warm(bench_of(apart=True)) as bench:
         bench.other.slowness = bench.processor.slowness = 200.0
         await bench.infer()
         build = bench.memory.build(bench.build("v"))
@@ -71,17 +68,15 @@ async def test_expected_time_of_a_network_in_parts_ignores_its_last_run() -> Non
         (job,) = bench.queue.under_way
         assert job.likely_ns == job.expected_ns
         await asked
-    bench.assert_quiet()
 
 
 @story
 async def test_estimated_part_times_do_not_count_as_drift() -> None:
     """That a part takes longer than was estimated says nothing about its processor; a part that was measured does."""
-    bench = bench_of(cut=False)
-    measured, *others = CUT.parts
-    guessed = [replace(one, profiles=tuple(replace(p, is_measured=False) for p in one.profiles)) for one in others]
-    is_cut(bench, cut=replace(CUT, parts=(measured, *guessed)))
-    async with bench.working():
+    async with at_work(bench_of(cut=False)) as bench:
+        measured, *others = CUT.parts
+        guessed = [replace(one, profiles=tuple(replace(p, is_measured=False) for p in one.profiles)) for one in others]
+        is_cut(bench, cut=replace(CUT, parts=(measured, *guessed)))
         bench.processor.slowness = bench.other.slowness = 3.0
         for _ in range(40):
             await bench.infer()

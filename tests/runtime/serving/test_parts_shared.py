@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from appliance.runtime.serving.dispatcher import PartsDispatcher
 from tests.fakes.clock import ms, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
+from tests.runtime.at_work import at_work, change, warm
 from tests.runtime.serving.parts_bench import (
     CUT,
     OTHER,
@@ -36,13 +38,8 @@ def sharing_bench(**facts: Any) -> EngineBench:
     for processor in processors.values():
         for cost in processor.costs.values():
             cost.run_ms_by_batch = {2: 1.2 * cost.run_ms, 4: 1.4 * cost.run_ms}
-    model = bench.catalogue.entry("t/app").model
-    profile = model.variants[0].profile
-    assert profile is not None
-    one = profile.latencies[0].p50_ms
-    rows = tuple(Latency(batch, ms, ms) for batch, ms in ((1, one), (2, 1.2 * one), (4, 1.4 * one)))
-    variant = replace(model.variants[0], profile=replace(profile, latencies=rows, shared_rows_max=4))
-    bench.catalogue.put_model(replace(model, variants=(variant,)))
+    rows = tuple(Latency(batch, ms, ms) for batch, ms in ((1, 20), (2, 24), (4, 28)))
+    change(bench, latencies=rows, shared_rows_max=4)
     parts = tuple(
         replace(part, profiles=tuple(replace(one, times=_by_batch(one.p50_ms())) for one in part.profiles))
         for part in CUT.parts
@@ -55,12 +52,23 @@ def _by_batch(one_ms: float) -> tuple[BatchTime, ...]:
     return tuple(BatchTime(batch, factor * one_ms) for batch, factor in ((1, 1.0), (2, 1.2), (4, 1.4)))
 
 
+async def busied(bench: EngineBench) -> asyncio.Task[Result]:
+    """A request whose first part runs; those that come now share the runs of theirs."""
+    await bench.infer()
+    first = asyncio.create_task(bench.infer(5))
+    await bench.pause(1)
+    return first
+
+
+def outputs_of(answers: Iterable[object]) -> list[float]:
+    """Of those that are answers."""
+    return [float(one.outputs["y"][0]) for one in answers if isinstance(one, Result)]
+
+
 @story
 async def test_requests_share_the_runs_of_all_parts() -> None:
     """Each is answered with its own rows, whatever it brings; runs count once."""
-    bench = sharing_bench()
-    async with bench.working():
-        await bench.infer()
+    async with warm(sharing_bench()) as bench:
         before = ran(bench)
         first = asyncio.create_task(bench.infer(5))
         await bench.pause(1)
@@ -75,58 +83,33 @@ async def test_requests_share_the_runs_of_all_parts() -> None:
     figures = bench.telemetry.statistics["t/app", "v", "t"]
     assert {items: count for items, (count, _) in figures.runs.items()} == {1: 2, 4: 1}
     assert figures.inferences == 6
-    bench.assert_quiet()
 
 
+@pytest.mark.parametrize(
+    ("within_ms", "gone"), [(16.0, 0), (None, 1), (None, 2)], ids=["its deadline comes", "it goes", "another goes, too"]
+)
 @story
-async def test_cancelled_requests_leave_a_shared_run_of_parts_to_the_others() -> None:
-    """The request whose turn it was, and one that shares its run: the others are answered."""
-    bench = sharing_bench()
-    async with bench.working():
-        await bench.infer()
-        busy = asyncio.create_task(bench.infer(5))
-        await bench.pause(1)
-        tasks = [asyncio.create_task(bench.infer(value)) for value in (6, 7, 8, 9)]
-        await busy
-        await bench.pause(3)
-        for gone in tasks[:2]:
-            gone.cancel()
-        answers = await asyncio.gather(*tasks, return_exceptions=True)
-    assert [isinstance(one, asyncio.CancelledError) for one in answers] == [True, True, False, False]
-    assert [one.outputs["y"].tolist() for one in answers if not isinstance(one, BaseException)] == [[25.0], [28.0]]
-    bench.assert_quiet()
-
-
-@pytest.mark.parametrize("within_ms", [None, 16.0], ids=["its caller goes", "its deadline comes"])
-def test_shared_run_of_parts_goes_on_without_its_first_request(within_ms: float | None) -> None:
+async def test_shared_run_of_parts_goes_on_without_its_first_request(within_ms: float | None, gone: int) -> None:
     """The others that have rows in it are answered by it, with deadlines of their own, and it counts once."""
-
-    @story
-    async def told() -> None:
-        bench = sharing_bench(queue_len=3)
-        async with bench.working():
-            await bench.infer()
-            busy = asyncio.create_task(bench.infer(5))
-            await bench.pause(1)
-            first = asyncio.create_task(bench.infer(6, within_ms=within_ms))
-            shared = [asyncio.create_task(bench.infer(value)) for value in (7, 8)]
-            await busy
-            bench.other.slowness = 4.0
-            await bench.pause(1)
-            runs = sum(ran(bench))
-            if within_ms is None:
-                first.cancel()
-            (end,) = await asyncio.gather(first, return_exceptions=True)
-            assert isinstance(end, asyncio.CancelledError if within_ms is None else DeadlineExceeded)
-            assert not any(one.done() for one in shared)
-            answers = await asyncio.gather(*shared)
-        assert [one.outputs["y"].tolist() for one in answers] == [[3.0 * value + 1] for value in (7, 8)]
-        assert sum(ran(bench)) - runs <= 3, "none of its parts has run again"
-        figures = bench.telemetry.statistics["t/app", "v", "t"]
-        assert {items: count for items, (count, _) in figures.runs.items()} == {1: 2, 3: 1}
-        bench.assert_quiet()
-
-    told()
+    async with at_work(sharing_bench(queue_len=4)) as bench:
+        busy = await busied(bench)
+        tasks = [asyncio.create_task(bench.infer(6, within_ms=within_ms))]
+        tasks += [asyncio.create_task(bench.infer(value)) for value in (7, 8, 9)]
+        await busy
+        bench.other.slowness = 4.0
+        await bench.pause(1)
+        runs = sum(ran(bench))
+        for task in tasks[:gone]:
+            task.cancel()
+        left = max(1, gone)
+        ends = await asyncio.gather(*tasks[:left], return_exceptions=True)
+        assert {type(end) for end in ends} == {asyncio.CancelledError if gone else DeadlineExceeded}
+        assert not any(one.done() for one in tasks[left:])
+        answers = await asyncio.gather(*tasks[left:])
+    assert outputs_of(answers) == [22.0, 25.0, 28.0][left - 1 :]
+    assert sum(ran(bench)) - runs <= 3, "none of its parts has run again"
+    figures = bench.telemetry.statistics["t/app", "v", "t"]
+    assert {items: count for items, (count, _) in figures.runs.items()} == {1: 2, 4: 1}
 
 
 @story
@@ -141,10 +124,8 @@ async def test_shared_run_of_parts_cancelled_at_its_begin_answers_the_others() -
             hosts.pop().cancel()
         return begin(self, *about)
 
-    async with bench.working():
-        await bench.infer()
-        busy = asyncio.create_task(bench.infer(5))
-        await bench.pause(1)
+    async with at_work(bench):
+        busy = await busied(bench)
         first, *others = tasks = [asyncio.create_task(bench.infer(value)) for value in (6, 7, 8)]
         hosts.append(first)
         with pytest.MonkeyPatch.context() as patch:
@@ -155,33 +136,28 @@ async def test_shared_run_of_parts_cancelled_at_its_begin_answers_the_others() -
         await bench.pause(200)
         assert all(one.done() for one in tasks)
         assert first.cancelled()
-        assert [one.result().outputs["y"].tolist() for one in others] == [[3.0 * value + 1] for value in (7, 8)]
-    bench.assert_quiet()
+        assert outputs_of(one.result() for one in others) == [22.0, 25.0]
 
 
 @story
 async def test_processor_lost_in_a_shared_run_of_parts_teaches_no_wrong_time() -> None:
     """The run after it has the rows of all: a single row is not expected to take as long."""
-    bench = sharing_bench()
-    parts = bench.catalogue.entry("t/app").servables["v"].parts
-    assert parts is not None
-    times = parts.times[0, 1]
-    assert times is not None
-    async with bench.working():
-        await bench.infer()
-        busy = asyncio.create_task(bench.infer(5))
-        await bench.pause(1)
+    async with at_work(sharing_bench()) as bench:
+        parts = bench.catalogue.entry("t/app").servables["v"].parts
+        assert parts is not None
+        times = parts.times[0, 1]
+        assert times is not None
+        busy = await busied(bench)
         tasks = [asyncio.create_task(bench.infer(value)) for value in (6, 7, 8, 9)]
         await busy
         await bench.pause(1)
         before_ns = times.usual.expected_ns(1, 1, bench.clock.now_ns())
         bench.other.is_gone = True
         answers = await asyncio.gather(*tasks)
-        assert [one.outputs["y"].tolist() for one in answers] == [[19.0], [22.0], [25.0], [28.0]]
+        assert outputs_of(answers) == [19.0, 22.0, 25.0, 28.0]
         took = {part.number: (part.kind, ms(part.took_ns)) for part in answers[0].parts}
         assert took[1] == ("cpu", 1.4)
         assert times.usual.expected_ns(1, 1, bench.clock.now_ns()) == before_ns
-    bench.assert_quiet()
 
 
 @story
@@ -193,68 +169,59 @@ async def test_failing_row_of_a_shared_run_of_parts_fails_alone() -> None:
             raise RunFailed(variant_id="v", reason="the network's own words")
         return network(inputs)
 
-    bench = sharing_bench()
-    bench.processor.model = bench.other.model = model
-    async with bench.working():
-        await bench.infer()
-        busy = asyncio.create_task(bench.infer(5))
-        await bench.pause(1)
+    async with at_work(sharing_bench()) as bench:
+        bench.processor.model = bench.other.model = model
+        busy = await busied(bench)
         answers = await asyncio.gather(*(bench.infer(value) for value in (6, 7, 8, 9)), return_exceptions=True)
         await busy
     assert [type(one) for one in answers] == [Result, RunFailed, Result, Result]
-    assert [one.outputs["y"].tolist() for one in answers if isinstance(one, Result)] == [[19.0], [25.0], [28.0]]
-    bench.assert_quiet()
+    assert outputs_of(answers) == [19.0, 25.0, 28.0]
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_requests_of_random_traffic_are_answered_once_each(seed: int) -> None:
+@story
+async def test_requests_of_random_traffic_are_answered_once_each(seed: int) -> None:
     """Requests of two applications in a random mix: given up, in haste, while the other kind goes and comes back, over
     shared cores, two clusters of them, or a device of its own. Nothing is left over.
     """
     drawn = random.Random(seed)
     layout: dict[str, Any] = ({"workers": 2}, {"twins": [(1, 2.0, 0.5)]}, {"apart": True, "workers": 2})[seed % 3]
+    bench = bench_of(queue_len=400, queue_total=400, **layout)
+    bench.other.workers = 2
+    bench.add({"w": Cost(run_ms=3, load_ms=5)}, name="other", tenant="u")
+    outcomes: Counter[str] = Counter()
 
-    @story
-    async def told() -> None:
-        bench = bench_of(queue_len=400, queue_total=400, **layout)
-        bench.other.workers = 2
-        bench.add({"w": Cost(run_ms=3, load_ms=5)}, name="other", tenant="u")
-        outcomes: Counter[str] = Counter()
+    async def asked(number: int) -> None:
+        await bench.pause(number * 4 + drawn.random())
+        is_other = drawn.random() < 0.3
+        within_ms = drawn.choice([None, None, 12.0, 60.0])
+        application, tenant = ("u/other", "u") if is_other else ("t/app", "t")
+        try:
+            answer = await bench.infer(number, application, tenant=tenant, within_ms=within_ms)
+        except (DeadlineExceeded, Overloaded):
+            outcomes["late"] += 1
+        else:
+            assert answer.outputs["y"].tolist() == [3.0 * number + 1]
+            assert [one.number for one in answer.parts] in ([], [0, 1, 2])
+            outcomes["in parts" if answer.parts else "whole"] += 1
 
-        async def asked(number: int) -> None:
-            await bench.pause(number * 4 + drawn.random())
-            is_other = drawn.random() < 0.3
-            within_ms = drawn.choice([None, None, 12.0, 60.0])
-            application, tenant = ("u/other", "u") if is_other else ("t/app", "t")
-            try:
-                answer = await bench.infer(number, application, tenant=tenant, within_ms=within_ms)
-            except (DeadlineExceeded, Overloaded):
-                outcomes["late"] += 1
-            else:
-                assert answer.outputs["y"].tolist() == [3.0 * number + 1]
-                assert [one.number for one in answer.parts] in ([], [0, 1, 2])
-                outcomes["in parts" if answer.parts else "whole"] += 1
+    async def comes_and_goes() -> None:
+        while True:
+            await bench.pause(drawn.uniform(50, 200))
+            bench.other.is_gone = True
+            await bench.pause(drawn.uniform(50, 100))
+            bench.other.is_gone = False
+            if not bench.member.is_serving:
+                bench.member.serve()
 
-        async def comes_and_goes() -> None:
-            while True:
-                await bench.pause(drawn.uniform(50, 200))
-                bench.other.is_gone = True
-                await bench.pause(drawn.uniform(50, 100))
-                bench.other.is_gone = False
-                if not bench.member.is_serving:
-                    bench.member.serve()
-
-        async with bench.working(residency=True):
-            going = asyncio.create_task(comes_and_goes())
-            tasks = [asyncio.create_task(asked(number)) for number in range(250)]
-            for task in drawn.sample(tasks, 25):
-                asyncio.get_running_loop().call_later(drawn.uniform(0, 1), task.cancel)
-            ends = await asyncio.gather(*tasks, return_exceptions=True)
-            going.cancel()
-            assert not [end for end in ends if end is not None and not isinstance(end, asyncio.CancelledError)], ends
-            await bench.pause(500)
-        assert outcomes["in parts"]
-        assert outcomes.total() + sum(end is not None for end in ends) == len(ends)
-        bench.assert_quiet()
-
-    told()
+    async with at_work(bench, residency=True):
+        going = asyncio.create_task(comes_and_goes())
+        tasks = [asyncio.create_task(asked(number)) for number in range(250)]
+        for task in drawn.sample(tasks, 25):
+            asyncio.get_running_loop().call_later(drawn.uniform(0, 1), task.cancel)
+        ends = await asyncio.gather(*tasks, return_exceptions=True)
+        going.cancel()
+        assert not [end for end in ends if end is not None and not isinstance(end, asyncio.CancelledError)], ends
+        await bench.pause(500)
+    assert outcomes["in parts"]
+    assert outcomes.total() + sum(end is not None for end in ends) == len(ends)

@@ -9,50 +9,42 @@ from appliance.domain.errors import BadTensor, LoadFailed, OutOfMemory, UnknownV
 from tests.fakes.clock import story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
+from tests.runtime.at_work import at_work, engine
 
 
 @story
 async def test_resident_variant_answers_before_a_better_cold_one() -> None:
-    """A request that names no variant takes the best one in memory, and loads the best one if none is."""
+    """A request that names no variant takes the best one in memory. One that names a cold variant is a warm start all
+    the same where another one of the application is resident (EM-02).
+    """
     bench = EngineBench()
     app = bench.add({"best": Cost(), "small": Cost()})
-    async with bench.working():
+    async with at_work(bench):
         await bench.availability.load(app, "small")
         assert bench.engine.preferred(app, None).variant.name == "small"
         assert (await bench.infer()).variant == "small"
-        assert (await bench.infer(variant="best")).variant == "best"
+        named = await bench.infer(variant="best")
+        assert (named.variant, named.warm, named.load_ns > 0) == ("best", True, True)
         assert (await bench.infer()).variant == "best"
 
 
 @story
-async def test_request_is_warm_where_any_variant_is_resident() -> None:
-    """A request that names a cold variant is a warm start all the same when another one of the application is resident
-    (EM-02).
-    """
-    bench = EngineBench()
-    app = bench.add({"best": Cost(), "small": Cost()})
-    async with bench.working():
-        await bench.availability.load(app, "small")
-        result = await bench.infer(variant="best")
-    assert result.warm
-    assert result.load_ns > 0
-
-
-@story
 async def test_smaller_variant_answers_where_the_best_does_not_fit() -> None:
-    bench = EngineBench(budget=20)
-    bench.add({"best": Cost(30), "small": Cost(10)})
-    async with bench.working():
+    """A request that names a variant gets that or the reason."""
+    async with at_work(engine({"best": Cost(30), "small": Cost(10)}, 20)) as bench:
         assert (await bench.infer()).variant == "small"
+        with pytest.raises(OutOfMemory):
+            await bench.infer(variant="best")
+        with pytest.raises(UnknownVariant):
+            await bench.infer(variant="other")
 
 
 @story
 async def test_smaller_variant_answers_where_memory_is_in_use() -> None:
     """The best one would fit, but the build in its way stays in use."""
-    bench = EngineBench(budget=30, workers=2, wait_ms_max=50)
-    bench.add({"v": Cost(10, load_ms=0, run_ms=1000)}, name="other")
-    bench.add({"best": Cost(30), "small": Cost(10)})
-    async with bench.working():
+    async with at_work(EngineBench(budget=30, workers=2, wait_ms_max=50)) as bench:
+        bench.add({"v": Cost(10, load_ms=0, run_ms=1000)}, name="other")
+        bench.add({"best": Cost(30), "small": Cost(10)})
         other = asyncio.create_task(bench.infer(application="t/other"))
         await bench.pause(1)
         assert (await bench.infer()).variant == "small"
@@ -62,37 +54,21 @@ async def test_smaller_variant_answers_where_memory_is_in_use() -> None:
 @story
 async def test_next_variant_answers_when_a_load_fails() -> None:
     """A damaged file costs its variant, not the request; when all fail, the caller has the reason."""
-    bench = EngineBench()
-    bench.add({"best": Cost(), "small": Cost()})
-    bench.source.missing.add(bench.build("best"))
-    async with bench.working():
+    async with at_work(engine({"best": Cost(), "small": Cost()})) as bench:
+        bench.source.missing.add(bench.build("best"))
         assert (await bench.infer()).variant == "small"
         bench.source.missing.add(bench.build("small"))
         await bench.memory.unload(bench.build("small"))
         with pytest.raises(LoadFailed):
             await bench.infer()
-    bench.assert_quiet()
-
-
-@story
-async def test_named_variant_has_no_substitute() -> None:
-    """A request that names a variant gets it or the reason."""
-    bench = EngineBench(budget=20)
-    bench.add({"best": Cost(30), "small": Cost(10)})
-    async with bench.working():
-        with pytest.raises(OutOfMemory):
-            await bench.infer(variant="best")
-        with pytest.raises(UnknownVariant):
-            await bench.infer(variant="other")
 
 
 @story
 async def test_variant_whose_inputs_fit_the_tensors_answers() -> None:
     """Of two variants; when none fits, the first says what is wrong."""
-    bench = EngineBench()
-    bench.add({"a": Cost()}, name="fixed", inputs=[TensorSpec("x", "FP32", (2,))])
-    bench.add({"b": Cost()})
-    async with bench.working():
+    async with at_work(EngineBench()) as bench:
+        bench.add({"a": Cost()}, name="fixed", inputs=[TensorSpec("x", "FP32", (2,))])
+        bench.add({"b": Cost()})
         with pytest.raises(BadTensor, match="'x' has shape"):
             await bench.infer(application="t/fixed")
         assert (await bench.infer()).variant == "b"

@@ -17,6 +17,7 @@ from tests.fakes.clock import story
 from tests.fakes.engine import EngineBench
 from tests.fakes.media import FakeMedia
 from tests.fakes.processor import Cost
+from tests.runtime.at_work import at_work
 
 
 class _Desk:
@@ -59,10 +60,9 @@ async def test_predict_answer_has_the_time_of_every_stage() -> None:
     """Decoding 3 ms, loading 100, computing 10, encoding 3; two at once share the one thread, and the second waits for
     it.
     """
-    bench = EngineBench(workers=2)
-    desk = _Desk(bench)
-    application = bench.add({"v": Cost(load_ms=100, run_ms=10)})
-    async with bench.working():
+    async with at_work(EngineBench(workers=2)) as bench:
+        desk = _Desk(bench)
+        application = bench.add({"v": Cost(load_ms=100, run_ms=10)})
         answer = await desk.ask(application, [1, 2])
         assert answer["outputs"]["y"]["data"] == [2, 4]
         assert (answer["variant"], answer["warm"]) == ("v", False)
@@ -78,7 +78,6 @@ async def test_predict_answer_has_the_time_of_every_stage() -> None:
         first, second = await asyncio.gather(desk.ask(application, [1]), desk.ask(application, [2]))
     assert (first["timings_ms"]["decode"], second["timings_ms"]["decode"]) == (3, 6)
     assert (first["timings_ms"]["total"], second["timings_ms"]["total"]) == (16, 19)
-    bench.assert_quiet()
 
 
 @story
@@ -86,10 +85,9 @@ async def test_predict_deadline_holds_over_all_stages() -> None:
     """It may pass while decoding, before computing or while encoding: the answer is the same, and not a moment later
     than that.
     """
-    bench = EngineBench()
-    desk = _Desk(bench)
-    application = bench.add({"v": Cost(load_ms=0, run_ms=10)})
-    async with bench.working():
+    async with at_work(EngineBench()) as bench:
+        desk = _Desk(bench)
+        application = bench.add({"v": Cost(load_ms=0, run_ms=10)})
         await desk.ask(application, [1])
         for timeout_ms, runs in ((2.0, 1), (12.0, 1), (15.0, 2)):
             start_ns = bench.clock.now_ns()
@@ -98,7 +96,6 @@ async def test_predict_deadline_holds_over_all_stages() -> None:
             assert late.value.ran_ms == (10.0 if timeout_ms == 15.0 else None)
             assert bench.clock.now_ns() - start_ns <= timeout_ms * 1e6
             assert len(bench.processor.ran) == runs
-    bench.assert_quiet()
 
 
 @story
@@ -106,10 +103,9 @@ async def test_prepared_media_are_decoded_in_one_turn_and_answered_as_data() -> 
     """One hop for three pieces of media; a damaged piece spoils no other. The answers say what `predict` says, and what
     a queue was not asked to do early is done as ever.
     """
-    bench = EngineBench(workers=2)
-    desk = _Desk(bench)
-    application = bench.add({"v": Cost(load_ms=0, run_ms=10)})
-    async with bench.working():
+    async with at_work(EngineBench(workers=2)) as bench:
+        desk = _Desk(bench)
+        application = bench.add({"v": Cost(load_ms=0, run_ms=10)})
         whole = await desk.ask(application, [1, 2])
         begun_ns = bench.clock.now_ns()
         bodies = [b'{"inputs": {"x": [1, 2]}}', b"{", b'{"inputs": {"x": [3]}}']
@@ -121,16 +117,14 @@ async def test_prepared_media_are_decoded_in_one_turn_and_answered_as_data() -> 
         assert (found.variant, found.kind, found.timings.decode, found.timings.compute) == ("v", "cpu", 3e6, 10e6)
         with pytest.raises(BadMedia):
             await desk.ask_about(application, bad)
-    bench.assert_quiet()
 
 
 @story
 async def test_predict_that_would_be_late_is_refused_before_decoding() -> None:
     """By the rule of the queue, and counted where that counts."""
-    bench = EngineBench()
-    desk = _Desk(bench)
-    application = bench.add({"v": Cost(load_ms=0, run_ms=10)})
-    async with bench.working():
+    async with at_work(EngineBench()) as bench:
+        desk = _Desk(bench)
+        application = bench.add({"v": Cost(load_ms=0, run_ms=10)})
         await desk.ask(application, [1])
         now_ns = bench.clock.now_ns()
         desk.predictor.drop_late(application, Call("t", "r", now_ns, timeout_ms=10))
@@ -147,11 +141,10 @@ async def test_processor_time_of_a_shared_run_is_metered_by_rows() -> None:
     """A request that shares a run pays for its own rows; a request that is cancelled pays, too; all together is the
     time that the processor was busy.
     """
-    bench = EngineBench()
-    application = bench.add({"v": Cost(load_ms=0, run_ms=10, run_ms_by_batch={4: 16})})
-    mine = Spending()
-    part = Spending(mine)
-    async with bench.working():
+    async with at_work(EngineBench()) as bench:
+        application = bench.add({"v": Cost(load_ms=0, run_ms=10, run_ms_by_batch={4: 16})})
+        mine = Spending()
+        part = Spending(mine)
         await bench.infer(1)
         together = [bench.infer(number, meter=part if number < 2 else None) for number in range(4)]
         await asyncio.gather(*together)

@@ -4,7 +4,7 @@ import pytest
 
 from appliance.domain.errors import IllegalState, LimitReached
 from appliance.runtime.serving.sequences import Sequences
-from tests.fakes.clock import run_virtual
+from tests.fakes.clock import story
 from tests.fakes.hand_clock import HandClock
 
 
@@ -19,16 +19,14 @@ def sequences(clock: HandClock) -> Sequences:
 
 
 def test_sequence_is_found_again_by_its_key(sequences: Sequences) -> None:
-    """The same object comes back; another key is another sequence."""
+    """Another key is another sequence. An unknown one is refused: to go on from zeros would give wrong answers in
+    silence.
+    """
     one = sequences.open(("t/a", "t", "s"), start=True)
     assert sequences.open(("t/a", "t", "s"), start=False) is one
-    assert sequences.open(("t/b", "t", "s"), start=True) is not one
-
-
-def test_unknown_sequence_is_refused(sequences: Sequences) -> None:
-    """Going on from zeros would give wrong answers in silence."""
     with pytest.raises(IllegalState, match="sequence_start"):
-        sequences.open(("t/a", "t", "s"), start=False)
+        sequences.open(("t/b", "t", "s"), start=False)
+    assert sequences.open(("t/b", "t", "s"), start=True) is not one
 
 
 def test_second_start_begins_a_sequence_anew(sequences: Sequences) -> None:
@@ -58,12 +56,18 @@ def test_sequence_beyond_the_limit_is_refused_until_another_expires(sequences: S
         sequences.open(("t/a", "t", "1"), start=False)
 
 
-def test_sequence_in_use_does_not_expire(sequences: Sequences, clock: HandClock) -> None:
-    """Idle time counts from the last use, not from the start."""
-    sequences.open(("t/a", "t", "1"), start=True)
+@story
+async def test_sequence_in_use_does_not_expire(sequences: Sequences, clock: HandClock) -> None:
+    """Idle time counts from the last use, not from the start, and not while a request runs: it takes as long as it
+    likes.
+    """
+    one = sequences.open(("t/a", "t", "1"), start=True)
     for _ in range(5):
         clock.pass_s(9)
         sequences.open(("t/a", "t", "1"), start=False)
+    async with one.lock:
+        clock.pass_s(60)
+        assert sequences.open(("t/a", "t", "1"), start=False) is one
     clock.pass_s(10)
     with pytest.raises(IllegalState):
         sequences.open(("t/a", "t", "1"), start=False)
@@ -78,18 +82,6 @@ def test_idle_sequence_expires_before_an_older_sequence_in_use(sequences: Sequen
     clock.pass_s(2)
     sequences.open(("t/a", "t", "3"), start=True)
     sequences.open(("t/a", "t", "1"), start=False)
-
-
-def test_sequence_with_a_running_request_does_not_expire(sequences: Sequences, clock: HandClock) -> None:
-    """A request that takes longer than the idle time keeps its sequence."""
-
-    async def story() -> None:
-        one = sequences.open(("t/a", "t", "1"), start=True)
-        async with one.lock:
-            clock.pass_s(60)
-            assert sequences.open(("t/a", "t", "1"), start=False) is one
-
-    run_virtual(story)
 
 
 def test_drop_application_ends_its_sequences_only(sequences: Sequences) -> None:

@@ -4,14 +4,14 @@ import asyncio
 from typing import Any
 
 from appliance.clock import NS_PER_MS
-from appliance.lab.plan import plan_one
 from appliance.policies.dispatch import DISPATCH_POLICIES
-from appliance.runtime.decisions.document import dispatch_record
 from appliance.runtime.serving.overflow import IDLE_NS
 from appliance.runtime.serving.reservations import Reservation
 from tests.fakes.clock import ms, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
+from tests.runtime.at_work import at_work, engine, ran, took_ms, warm
+from tests.runtime.serving.dispatch_records import replayed
 from tests.runtime.serving.two_kinds import LOAD_MS, bench_of, cpu_build, measured
 
 ALIKE = (1, 1.0, 1.0)
@@ -19,22 +19,14 @@ ALIKE = (1, 1.0, 1.0)
 
 def bench_on_two(**facts: Any) -> EngineBench:
     """Two equal processors of a worker each; runs take 10 ms."""
-    bench = EngineBench(twins=[ALIKE], **facts)
-    bench.add({"v": Cost(run_ms=10, load_ms=0)})
-    return bench
-
-
-def ran(bench: EngineBench) -> list[int]:
-    return [len(one.ran) for one in (bench.processor, *bench.twins)]
+    return engine(Cost(run_ms=10, load_ms=0), twins=[ALIKE], **facts)
 
 
 @story
 async def test_throttled_processor_is_spared_while_another_has_time() -> None:
     """Two requests at a time: all on the other one; and on both again when it has cooled. So under every policy."""
     for dispatch in sorted(DISPATCH_POLICIES):
-        bench = bench_on_two(dispatch=dispatch)
-        async with bench.working():
-            await bench.infer()
+        async with warm(bench_on_two(dispatch=dispatch)) as bench:
             before = ran(bench)
             bench.throttled = {"twin-0"}
             for _ in range(3):
@@ -48,8 +40,7 @@ async def test_throttled_processor_is_spared_while_another_has_time() -> None:
 @story
 async def test_model_fixed_to_a_throttled_processor_stays_there() -> None:
     """The operator has said so."""
-    bench = bench_on_two(dispatch="fixed", fixed={"t/app": "twin-0"})
-    async with bench.working():
+    async with at_work(bench_on_two(dispatch="fixed", fixed={"t/app": "twin-0"})) as bench:
         bench.throttled = {"twin-0"}
         await asyncio.gather(bench.infer(), bench.infer())
         assert ran(bench) == [0, 2]
@@ -60,13 +51,9 @@ async def test_throttled_processor_runs_requests_that_another_has_no_time_for() 
     """Of eight requests at once two are left to the other processor, where the second waits for one run; the rest is
     not kept waiting for it, and no request is late that would not be.
     """
-    bench = bench_on_two()
-    async with bench.working():
-        await bench.infer()
+    async with warm(bench_on_two()) as bench:
         bench.throttled = {"twin-0"}
-        start_ns = bench.clock.now_ns()
-        await asyncio.gather(*(bench.infer() for _ in range(8)))
-        assert ms(bench.clock.now_ns() - start_ns) <= 50
+        assert await took_ms(bench, *(bench.infer() for _ in range(8))) <= 50
         assert ran(bench)[1] >= 3
         await asyncio.gather(bench.infer(within_ms=12), bench.infer(within_ms=12))
 
@@ -74,9 +61,7 @@ async def test_throttled_processor_runs_requests_that_another_has_no_time_for() 
 @story
 async def test_throttled_processor_serves_where_there_is_no_other() -> None:
     """All are throttled, or the other one is lost: nothing is refused."""
-    bench = bench_on_two()
-    async with bench.working():
-        await bench.infer()
+    async with warm(bench_on_two()) as bench:
         bench.throttled = {"fake", "twin-0"}
         await asyncio.gather(*(bench.infer() for _ in range(4)))
         before = ran(bench)
@@ -90,9 +75,7 @@ async def test_throttled_processor_serves_where_there_is_no_other() -> None:
 @story
 async def test_processor_that_has_cooled_serves_waiting_requests_at_once() -> None:
     """A request that was left to the other processor waits for it no longer than it must."""
-    bench = bench_on_two()
-    async with bench.working():
-        await bench.infer()
+    async with warm(bench_on_two()) as bench:
         bench.throttled = {"twin-0"}
         start_ns = bench.clock.now_ns()
         both = [asyncio.create_task(bench.infer()) for _ in range(2)]
@@ -107,15 +90,10 @@ async def test_processor_that_has_cooled_serves_waiting_requests_at_once() -> No
 @story
 async def test_dispatch_decision_beside_a_throttled_processor_is_replayable() -> None:
     """The decision names only the processors that the request was weighed for."""
-    bench = bench_on_two()
-    async with bench.working():
+    async with at_work(bench_on_two()) as bench:
         bench.throttled = {"fake"}
         await bench.infer()
-    taken = [facts for kind, facts in bench.decisions.told if kind == "dispatch"]
-    record = dispatch_record(bench.clock.wall_now(), taken[-1])
-    decision: Any = plan_one(record.problem)["decision"]
-    assert decision == record.answer["decision"]
-    assert decision["processor"] == "twin-0"
+    assert replayed(bench)[-1]["decision"]["processor"] == "twin-0"
 
 
 @story
@@ -123,9 +101,7 @@ async def test_throttled_device_has_a_build_loaded_for_another_kind() -> None:
     """A network that only the throttled device has in memory: the build for another kind is loaded beside it, at once,
     and runs what it has time for. Its own build does again when the device has cooled.
     """
-    bench = bench_of()
-    async with bench.working():
-        await bench.infer()
+    async with warm(bench_of()) as bench:
         bench.throttled = {bench.other.describe().name}
         await bench.infer()
         await bench.pause(2 * LOAD_MS)
@@ -143,9 +119,7 @@ async def test_overflow_build_loaded_in_vain_is_loaded_ever_more_seldom() -> Non
     """Requests so far apart that the build has left again when the next one comes: it is not brought with
     each of them.
     """
-    bench = bench_of()
-    async with bench.working():
-        await bench.infer()
+    async with warm(bench_of()) as bench:
         bench.throttled = {bench.other.describe().name}
         loads = bench.memory.loads
         for _ in range(20):
@@ -153,15 +127,13 @@ async def test_overflow_build_loaded_in_vain_is_loaded_ever_more_seldom() -> Non
             await bench.pause(1.5 * IDLE_NS / NS_PER_MS)
         assert len(bench.processor.ran) <= 1
         assert bench.memory.loads - loads <= 5
-    bench.assert_quiet()
 
 
 @story
 async def test_overflow_build_that_was_evicted_is_not_loaded_again_at_once() -> None:
     """Others need the memory again and again: the build comes once a minute, though it was of use each time."""
-    bench = bench_of(budget=30)
-    bench.add({"w": Cost(run_ms=1, load_ms=1, resident_bytes=15, peak_bytes=15)}, name="other", tenant="u")
-    async with bench.working():
+    async with at_work(bench_of(budget=30)) as bench:
+        bench.add({"w": Cost(run_ms=1, load_ms=1, resident_bytes=15, peak_bytes=15)}, name="other", tenant="u")
         await bench.infer()
         bench.throttled = {bench.other.describe().name}
         brought = 0
@@ -176,15 +148,12 @@ async def test_overflow_build_that_was_evicted_is_not_loaded_again_at_once() -> 
             await bench.pause(2000)
         assert brought == 2
         assert len(bench.processor.ran) == 2 + 60
-    bench.assert_quiet()
 
 
 @story
 async def test_overflow_build_whose_runs_would_be_late_is_not_loaded() -> None:
     """The CPU takes 12 ms, and there are 8: the throttled device goes on."""
-    bench = bench_of()
-    async with bench.working():
-        await bench.infer()
+    async with warm(bench_of()) as bench:
         bench.throttled = {bench.other.describe().name}
         for _ in range(5):
             await bench.infer(within_ms=8)
@@ -196,10 +165,8 @@ async def test_overflow_build_whose_runs_would_be_late_is_not_loaded() -> None:
 @story
 async def test_request_barred_from_a_concurrent_run_has_the_throttled_processor() -> None:
     """On the other one a second run of the build would wait for the first, though a worker idles, and end too late."""
-    bench = EngineBench(workers=2, twins=[(1, 1.5, 1 / 1.5)])
-    bench.add({"v": Cost(run_ms=10, load_ms=0)})
-    measured(bench, 25.0)
-    async with bench.working():
+    async with at_work(engine(Cost(run_ms=10, load_ms=0), workers=2, twins=[(1, 1.5, 1 / 1.5)])) as bench:
+        measured(bench, 25.0)
         await bench.infer()
         await asyncio.gather(*(bench.infer() for _ in range(3)))
         before = ran(bench)[1]
@@ -207,22 +174,16 @@ async def test_request_barred_from_a_concurrent_run_has_the_throttled_processor(
         await asyncio.gather(bench.infer(), bench.infer(within_ms=17))
         assert ran(bench)[1] == before + 1
         await asyncio.gather(bench.infer(), bench.infer(within_ms=25))
-    bench.assert_quiet()
 
 
 @story
 async def test_request_beside_a_reserved_worker_has_the_throttled_processor() -> None:
     """The idle worker of the other processor is kept for planned work: the throttled one runs the request at once."""
-    bench = bench_on_two()
-    async with bench.working():
-        await bench.infer()
+    async with warm(bench_on_two()) as bench:
         bench.throttled = {"twin-0"}
         start_ns = bench.clock.now_ns() + 5 * NS_PER_MS
         facts = "t", start_ns, start_ns + 500 * NS_PER_MS, 10 * NS_PER_MS, {0: 10 * NS_PER_MS}
         bench.engine.reservations.put(1, Reservation(*facts, lambda now_ns: None, lambda: None))
-        began_ns = bench.clock.now_ns()
-        await bench.infer()
-        assert ms(bench.clock.now_ns() - began_ns) == 10
+        assert await took_ms(bench, bench.infer()) == 10
         assert ran(bench)[1] == 1
         bench.engine.reservations.drop([1])
-    bench.assert_quiet()

@@ -81,19 +81,14 @@ def test_sample_is_a_copy_with_the_variant_that_is_to_be_run() -> None:
     assert kept.take() == []
 
 
-def test_requests_are_kept_four_times_a_second_at_most() -> None:
+def test_requests_are_kept_four_times_a_second_and_for_ten_seconds() -> None:
     clock = HandClock()
     kept, to = samples(clock), entry()
     for _ in range(20):
         offer(kept, to)
         clock.pass_s(0.1)
     assert len(kept.take()) == 7  # at 0, 0.3, 0.6 ... 1.8 s
-
-
-def test_samples_are_forgotten_after_ten_seconds() -> None:
-    clock = HandClock()
-    kept = samples(clock)
-    offer(kept, entry())
+    offer(kept, to)
     clock.pass_s(FRESH_NS / NS_PER_S + 0.001)
     assert kept.take() == []
 
@@ -136,17 +131,16 @@ def test_application_without_a_trial_keeps_no_samples(to: Entry) -> None:
     assert not to.trials
 
 
-def test_requests_of_other_tenants_are_not_kept() -> None:
-    """Of a shared model: the owner may not try things on what other tenants send."""
-    kept = samples(HandClock())
-    offer(kept, entry(), tenant="guest")
-    assert kept.take() == []
+STATEFUL = TaskSpec(TaskKind.TENSOR, state=(StateSpec("h", "h2", (1, 4)),))
 
 
-def test_requests_of_networks_with_a_state_are_not_kept_as_tensors() -> None:
-    stateful = TaskSpec(TaskKind.TENSOR, state=(StateSpec("h", "h2", (1, 4)),))
+@pytest.mark.parametrize(
+    ("to", "tenant"), [(entry(), "guest"), (entry(task=STATEFUL), "t")], ids=["of another tenant", "with a state"]
+)
+def test_requests_that_must_not_be_tried_again_are_not_kept(to: Entry, tenant: str) -> None:
+    """The owner of a shared model may not try things on what other tenants send; a state cannot be had again."""
     kept = samples(HandClock())
-    offer(kept, entry(task=stateful))
+    offer(kept, to, tenant=tenant)
     assert kept.take() == []
 
 

@@ -1,33 +1,41 @@
 """Runs that wait for company, where a plan has reserved that: no longer than planned, and nobody waits with them."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from appliance.domain.catalogue import Latency
 from appliance.runtime.serving.waits import PlannedWait
-from tests.fakes.clock import ms, run_virtual, settle, story
+from tests.fakes.clock import ms, settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
+from tests.runtime.at_work import engine, warm
 
 BATCHED = Cost(run_ms=10, run_ms_by_batch={2: 12, 4: 16})
 
 
-def _bench(**more: Any) -> EngineBench:
-    bench = EngineBench(**more)
-    bench.add({"v": BATCHED})
-    bench.add({"w": Cost(run_ms=5)}, name="other")
-    return bench
+@asynccontextmanager
+async def waiting(wait: PlannedWait | None, **facts: Any) -> AsyncIterator[EngineBench]:
+    """An engine at work, in whose memory `t/app` is, with that wait for a batch of it."""
+    async with warm(engine(BATCHED, **facts)) as bench:
+        if wait is not None:
+            bench.queue.waits.plan({bench.build("v"): wait})
+        yield bench
 
 
-async def _ended(bench: EngineBench, count: int, apart_ms: float, start_ns: int, **facts: object) -> list[float]:
-    """When each of some requests was answered, milliseconds from a start, sent one after the other."""
+async def ended_ms(
+    bench: EngineBench, count: int, apart_ms: float, start_ns: int | None = None, **facts: Any
+) -> list[float]:
+    """When each of some items was answered that were sent one after the other, from now or a start."""
+    from_ns = bench.clock.now_ns() if start_ns is None else start_ns
 
     async def one(index: int) -> float:
         await bench.pause(index * apart_ms)
-        await bench.infer(float(index), **{"is_item": True, **facts})  # type: ignore[arg-type]
-        return ms(bench.clock.now_ns() - start_ns)
+        await bench.infer(float(index), **{"is_item": True, **facts})
+        return ms(bench.clock.now_ns() - from_ns)
 
     return await asyncio.gather(*(one(index) for index in range(count)))
 
@@ -35,11 +43,8 @@ async def _ended(bench: EngineBench, count: int, apart_ms: float, start_ns: int,
 @story
 async def test_item_without_a_plan_does_not_wait_for_a_batch() -> None:
     """An idle worker begins with what is there."""
-    bench = _bench()
-    async with bench.working():
-        await bench.infer()
-        start_ns = bench.clock.now_ns()
-        assert await _ended(bench, 1, 0, start_ns) == [10.0]
+    async with waiting(None) as bench:
+        assert await ended_ms(bench, 1, 0) == [10.0]
         assert bench.queue.waits.held == 0
 
 
@@ -48,79 +53,59 @@ async def test_item_waits_for_its_batch_no_longer_than_planned() -> None:
     """Four items that come within the wait share one run, which begins when the fourth is there; a single item begins
     when its wait is over.
     """
-    bench = _bench()
-    async with bench.working():
-        await bench.infer()
-        bench.queue.waits.plan({bench.build("v"): PlannedWait(4, 30_000_000)})
-        start_ns = bench.clock.now_ns()
-        assert await _ended(bench, 4, 2, start_ns) == [22.0, 22.0, 22.0, 22.0]
-        start_ns = bench.clock.now_ns()
-        assert await _ended(bench, 1, 0, start_ns) == [40.0]
-        start_ns = bench.clock.now_ns()
-        assert await _ended(bench, 2, 5, start_ns) == [42.0, 42.0]
-    bench.assert_quiet()
+    async with waiting(PlannedWait(4, 30_000_000)) as bench:
+        assert await ended_ms(bench, 4, 2) == [22.0, 22.0, 22.0, 22.0]
+        assert await ended_ms(bench, 1, 0) == [40.0]
+        assert await ended_ms(bench, 2, 5) == [42.0, 42.0]
 
 
 @story
 async def test_plain_call_does_not_wait_for_a_batch() -> None:
     """A plain call of the same build runs at once, and takes an item that waits along."""
-    bench = _bench()
-    async with bench.working():
-        await bench.infer()
-        bench.queue.waits.plan({bench.build("v"): PlannedWait(4, 100_000_000)})
+    async with waiting(PlannedWait(4, 100_000_000)) as bench:
+        assert await ended_ms(bench, 1, 0, is_item=False) == [10.0]
         start_ns = bench.clock.now_ns()
-        assert await _ended(bench, 1, 0, start_ns, is_item=False) == [10.0]
-        start_ns = bench.clock.now_ns()
-        held = asyncio.ensure_future(_ended(bench, 1, 0, start_ns))
+        held = asyncio.ensure_future(ended_ms(bench, 1, 0, start_ns))
         await bench.pause(20)
-        assert await _ended(bench, 1, 0, start_ns, is_item=False) == [32.0]
+        assert await ended_ms(bench, 1, 0, start_ns, is_item=False) == [32.0]
         assert await held == [32.0]
 
 
 @story
 async def test_batch_wait_ends_early_enough_for_a_run_under_way() -> None:
     """No run is interrupted: one of 45 ms that begins before the wait is over would make the item late."""
-    bench = _bench()
-    bench.add({"z": Cost(run_ms=45)}, name="third", tenant="u")
-    async with bench.working():
-        await bench.infer()
+    async with waiting(PlannedWait(4, 100_000_000, 45_000_000)) as bench:
+        bench.add({"z": Cost(run_ms=45)}, name="third", tenant="u")
         await bench.infer(application="u/third", tenant="u")
-        bench.queue.waits.plan({bench.build("v"): PlannedWait(4, 100_000_000, 45_000_000)})
         start_ns = bench.clock.now_ns()
-        held = asyncio.ensure_future(_ended(bench, 1, 0, start_ns, within_ms=120))
+        held = asyncio.ensure_future(ended_ms(bench, 1, 0, start_ns, within_ms=120))
         await bench.pause(30)
-        assert await _ended(bench, 1, 0, start_ns, application="u/third", tenant="u") == [75.0]
+        assert await ended_ms(bench, 1, 0, start_ns, application="u/third", tenant="u") == [75.0]
         assert await held == [85.0]
 
 
 @story
 async def test_applications_beside_a_waiting_batch_do_not_wait() -> None:
     """Another application of the same tenant runs meanwhile, and so does another tenant's."""
-    bench = _bench()
-    bench.add({"z": Cost(run_ms=5)}, name="third", tenant="u")
-    async with bench.working():
-        for name, tenant in (("t/app", "t"), ("t/other", "t"), ("u/third", "u")):
-            await bench.infer(application=name, tenant=tenant)
-        bench.queue.waits.plan({bench.build("v"): PlannedWait(4, 100_000_000)})
+    async with waiting(PlannedWait(4, 100_000_000)) as bench:
+        for tenant, name in (("t", "other"), ("u", "third")):
+            bench.add({"w": Cost(run_ms=5)}, name=name, tenant=tenant)
+            await bench.infer(application=f"{tenant}/{name}", tenant=tenant)
         start_ns = bench.clock.now_ns()
-        held = asyncio.ensure_future(_ended(bench, 1, 0, start_ns))
+        held = asyncio.ensure_future(ended_ms(bench, 1, 0, start_ns))
         await settle()
-        assert await _ended(bench, 1, 0, start_ns, application="t/other") == [5.0]
-        assert await _ended(bench, 1, 0, start_ns, application="u/third", tenant="u") == [10.0]
+        assert await ended_ms(bench, 1, 0, start_ns, application="t/other") == [5.0]
+        assert await ended_ms(bench, 1, 0, start_ns, application="u/third", tenant="u") == [10.0]
         assert await held == [110.0]
 
 
 @story
 async def test_item_does_not_wait_for_a_batch_beyond_its_deadline() -> None:
     """An item that would be late with the whole wait begins in time; and a plan that is gone holds no item."""
-    bench = _bench()
-    async with bench.working():
-        await bench.infer()
-        bench.queue.waits.plan({bench.build("v"): PlannedWait(4, 100_000_000)})
+    async with waiting(PlannedWait(4, 100_000_000)) as bench:
+        assert await ended_ms(bench, 1, 0, within_ms=40) == [33.0]
         start_ns = bench.clock.now_ns()
-        assert await _ended(bench, 1, 0, start_ns, within_ms=40) == [33.0]
-        start_ns = bench.clock.now_ns()
-        held = asyncio.ensure_future(_ended(bench, 1, 0, start_ns))
+        held = asyncio.ensure_future(ended_ms(bench, 1, 0, start_ns))
         await bench.pause(20)
         bench.queue.waits.plan({})
         assert await held == [30.0]
@@ -129,54 +114,33 @@ async def test_item_does_not_wait_for_a_batch_beyond_its_deadline() -> None:
 @story
 async def test_item_waits_for_its_batch_over_several_processor_groups() -> None:
     """Where a scheduler hands out the runs."""
-    bench = EngineBench(twins=((1, 1.0, 1.0),))
-    bench.add({"v": BATCHED})
-    async with bench.working():
-        await bench.infer()
-        bench.queue.waits.plan({bench.build("v"): PlannedWait(2, 30_000_000)})
-        start_ns = bench.clock.now_ns()
-        assert await _ended(bench, 2, 4, start_ns) == [16.0, 16.0]
-        start_ns = bench.clock.now_ns()
-        assert await _ended(bench, 1, 0, start_ns) == [40.0]
+    async with waiting(PlannedWait(2, 30_000_000), twins=((1, 1.0, 1.0),)) as bench:
+        assert await ended_ms(bench, 2, 4) == [16.0, 16.0]
+        assert await ended_ms(bench, 1, 0) == [40.0]
 
 
-@pytest.mark.parametrize("processors", [1, 2])
-def test_waiting_batch_leaves_the_idle_worker_to_others(processors: int) -> None:
+@pytest.mark.parametrize(("processors", "last_ms"), [(1, 42.0), (2, 30.0)])
+@story
+async def test_waiting_batch_leaves_the_idle_worker_to_others(processors: int, last_ms: float) -> None:
     """Also to items that no plan counts on: they go behind another tenant's planned items, which may not run yet."""
-
-    async def tell() -> None:
-        bench = EngineBench(twins=[(1, 1.0, 1.0)] * (processors - 1))
-        bench.add({"v": BATCHED})
+    others = {"application": "u/third", "tenant": "u", "beyond_plan": True, "within_ms": 50}
+    async with waiting(PlannedWait(2, 100_000_000), twins=[(1, 1.0, 1.0)] * (processors - 1)) as bench:
         bench.add({"z": Cost(run_ms=5)}, name="third", tenant="u")
-        async with bench.working():
-            await bench.infer()
-            await bench.infer(application="u/third", tenant="u")
-            bench.queue.waits.plan({bench.build("v"): PlannedWait(2, 100_000_000)})
-            start_ns = bench.clock.now_ns()
-            held = asyncio.ensure_future(_ended(bench, 1, 0, start_ns, beyond_plan=False))
-            await settle()
-            others = {"application": "u/third", "tenant": "u", "beyond_plan": True, "within_ms": 50}
-            assert await _ended(bench, 3, 10, start_ns, **others) == [5.0, 15.0, 25.0]
-            both = asyncio.gather(
-                _ended(bench, 1, 0, start_ns, beyond_plan=False), _ended(bench, 1, 0, start_ns, **others)
-            )
-            assert await held == [37.0]
-            assert list(await both) == [[37.0], [42.0 if processors == 1 else 30.0]]
-        bench.assert_quiet()
-
-    run_virtual(tell)
+        await bench.infer(application="u/third", tenant="u")
+        start_ns = bench.clock.now_ns()
+        held = asyncio.ensure_future(ended_ms(bench, 1, 0, start_ns, beyond_plan=False))
+        await settle()
+        assert await ended_ms(bench, 3, 10, start_ns, **others) == [5.0, 15.0, 25.0]
+        second = ended_ms(bench, 1, 0, start_ns, beyond_plan=False)
+        last = ended_ms(bench, 1, 0, start_ns, **others)
+        assert list(await asyncio.gather(held, second, last)) == [[37.0], [37.0], [last_ms]]
 
 
 @story
 async def test_batch_wait_allows_for_slower_concurrent_runs() -> None:
     """A plan counts on every worker: the wait ends so early that a run of four is in time though others run, too."""
-    bench = _bench(workers=2)
-    async with bench.working():
-        await bench.infer()
+    async with waiting(PlannedWait(4, 80_000_000), workers=2) as bench:
         times = bench.catalogue.entry("t/app").servables["v"].usual_times
         assert times is not None
         times.refer((Latency(1, 10, 10), Latency(4, 16, 16), Latency(1, 10, 10, 2), Latency(4, 40, 40, 2)))
-        bench.queue.waits.plan({bench.build("v"): PlannedWait(4, 80_000_000)})
-        start_ns = bench.clock.now_ns()
-        (ended_ms,) = await _ended(bench, 1, 0, start_ns, within_ms=100)
-        assert ended_ms == 100 - 40 - 1 + 10
+        assert await ended_ms(bench, 1, 0, within_ms=100) == [100 - 40 - 1 + 10]

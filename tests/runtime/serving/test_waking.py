@@ -1,8 +1,11 @@
 """Requests for builds that sleep: cold, told what waking took, and woken while their body is still being read."""
 
+import pytest
+
 from tests.fakes.clock import ms, settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
+from tests.runtime.at_work import at_work, engine
 
 SLEEPER = Cost(60, 60, load_ms=100, run_ms=10, asleep_bytes=5, sleep_ms=2, wake_ms=4)
 EVICTIONS = ("expected-utility", "iws-bfe", "ws-bfe", "bfe", "lfe", "lru", "none")
@@ -18,9 +21,7 @@ async def asleep(bench: EngineBench, variant: str = "v", application: str = "t/a
 @story
 async def test_request_that_wakes_a_build_is_cold_and_has_the_wake_time() -> None:
     """`load` is what loads take."""
-    bench = EngineBench(100)
-    bench.add({"v": SLEEPER})
-    async with bench.working():
+    async with at_work(engine(SLEEPER, 100)) as bench:
         first = await bench.infer()
         await asleep(bench)
         woken = await bench.infer()
@@ -33,67 +34,44 @@ async def test_request_that_wakes_a_build_is_cold_and_has_the_wake_time() -> Non
     statistics = bench.telemetry.of_application("t/app")["v"]
     assert (statistics.cold, statistics.warm) == (2, 1)
     assert statistics.histograms["load"].sum_ns == 104_000_000
-    bench.assert_quiet()
 
 
+@pytest.mark.parametrize(("pause_ms", "rest_ms"), [(4, 0), (3, 1)])
 @story
-async def test_wake_begins_at_admission() -> None:
-    """While the body is read: the request finds its build awake, and was cold all the same."""
-    bench = EngineBench(100)
-    application = bench.add({"v": SLEEPER})
-    async with bench.working():
+async def test_wake_begins_at_admission(pause_ms: int, rest_ms: int) -> None:
+    """While the body is read: the request finds its build awake, or waits for the rest of the wake, and was cold all
+    the same.
+    """
+    async with at_work(EngineBench(100)) as bench:
+        application = bench.add({"v": SLEEPER})
         await bench.infer()
         await asleep(bench)
         began_cold = bench.engine.wake_ahead(application, None)
         assert began_cold
-        await bench.pause(4)
+        await bench.pause(pause_ms)
         result = await bench.infer(began_cold=began_cold)
-    assert (result.warm, result.wake_ns, bench.memory.wakes) == (False, 0, 1)
-    bench.assert_quiet()
+    assert (result.warm, ms(result.wake_ns), bench.memory.wakes) == (False, rest_ms, 1)
 
 
 @story
-async def test_request_joins_the_wake_that_its_head_began() -> None:
-    """It waits for the rest of the wake."""
-    bench = EngineBench(100)
-    application = bench.add({"v": SLEEPER})
-    async with bench.working():
-        await bench.infer()
-        await asleep(bench)
-        bench.engine.wake_ahead(application, "v")
-        await bench.pause(3)
-        result = await bench.infer(variant="v", began_cold=True)
-    assert (result.warm, ms(result.wake_ns), bench.memory.wakes) == (False, 1, 1)
-
-
-@story
-async def test_request_head_loads_no_build() -> None:
-    """An absent build is loaded when the request is there; a build in memory is left as it is."""
-    bench = EngineBench(100)
-    application = bench.add({"v": SLEEPER})
-    async with bench.working():
+async def test_request_heads_begin_one_wake_and_no_load() -> None:
+    """An absent build is loaded when the request is there; a build in memory is left as it is. A head whose body never
+    comes leaves nothing behind.
+    """
+    async with at_work(EngineBench(100)) as bench:
+        application = bench.add({"v": SLEEPER})
         assert bench.engine.wake_ahead(application, None)
         await settle()
         assert bench.processor.memory == {}
         await bench.infer()
         assert not bench.engine.wake_ahead(application, None)
         assert bench.memory.wakes == 0
-
-
-@story
-async def test_concurrent_request_heads_begin_one_wake() -> None:
-    """A head whose body never comes leaves nothing behind."""
-    bench = EngineBench(100)
-    application = bench.add({"v": SLEEPER})
-    async with bench.working():
-        await bench.infer()
         await asleep(bench)
         for _ in range(5):
             bench.engine.wake_ahead(application, None)
             await settle()
         await bench.pause(10)
     assert bench.memory.wakes == 1
-    bench.assert_quiet()
 
 
 @story
@@ -103,7 +81,7 @@ async def test_victims_sleep_under_every_eviction_policy() -> None:
         bench = EngineBench(70, eviction=eviction, wait_ms_max=200)
         for name in ("a", "b"):
             bench.add({"v": Cost(60, 60, load_ms=100, run_ms=10, asleep_bytes=5, wake_ms=4)}, name=name)
-        async with bench.working():
+        async with at_work(bench):
             if eviction == "none":
                 await bench.infer(application="t/a")
                 continue
@@ -112,7 +90,6 @@ async def test_victims_sleep_under_every_eviction_policy() -> None:
                     await bench.infer(application=f"t/{name}")
                     await bench.pause(500)
         assert (bench.memory.loads, bench.memory.wakes) == (2, 4), eviction
-        bench.assert_quiet()
 
 
 @story
@@ -120,11 +97,9 @@ async def test_sleeping_build_with_a_coming_window_is_read_ahead_from_disk() -> 
     """Predicted, asleep, and not in the page cache: its file is read twice as long before its window as that takes,
     once; a file that is in the page cache is not.
     """
-    bench = EngineBench(100)
-    bench.add({"v": SLEEPER})
-    bench.add({"v": Cost(60)}, name="other")
-    build = bench.build("v")
-    async with bench.working(residency=True):
+    async with at_work(engine(SLEEPER, 100), residency=True) as bench:
+        bench.add({"v": Cost(60)}, name="other")
+        build = bench.build("v")
         for _ in range(9):
             start_ns = bench.clock.now_ns()
             await bench.infer()

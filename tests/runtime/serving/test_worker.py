@@ -1,7 +1,8 @@
 """A worker: one run at a time, every job answered, its time counted."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from appliance.clock import NS_PER_S, LoopClock
-from appliance.domain.errors import NoRoomToRun, RunFailed, ShuttingDown
+from appliance.domain.errors import NoRoomToRun
 from appliance.domain.request import Tensors
 from appliance.domain.states import RequestState
 from appliance.policies.batching.by_profile import ByProfile
@@ -21,7 +22,7 @@ from appliance.runtime.serving.job import Job
 from appliance.runtime.serving.queue import Queue
 from appliance.runtime.serving.spending import SingleCallSpending
 from appliance.runtime.serving.worker import Worker
-from tests.fakes.clock import run_virtual, settle
+from tests.fakes.clock import settle, story
 from tests.fakes.processor import Cost, FakeProcessor, Handle
 from tests.runtime.serving.jobs import job
 
@@ -45,51 +46,36 @@ class WorkerBench:
         self.queue.put(each)
         return each
 
+    async def pause_s(self, seconds: float) -> None:
+        await self.clock.sleep_until_ns(self.clock.now_ns() + int(seconds * NS_PER_S))
 
-class Failing(FakeProcessor):
-    """Refuses every run."""
-
-    async def run(
-        self, handle: Handle, inputs: Tensors, outputs: object, *, deadline_ns: int | None = None
-    ) -> dict[str, object]:
-        raise RunFailed(variant_id="b", reason="no")
+    def overdue_ns(self) -> int:
+        """How long ago the run under way should have ended."""
+        return self.queue.under_way.overdue_ns(self.clock.now_ns())
 
 
-def test_worker_serves_jobs_one_after_another() -> None:
+@asynccontextmanager
+async def at_work(processor_of: type[FakeProcessor] = FakeProcessor) -> AsyncIterator[WorkerBench]:
+    """The bench with its worker, which is stopped in the end."""
+    bench = WorkerBench(processor_of)
+    work = asyncio.create_task(bench.worker.work())
+    yield bench
+    work.cancel()
+
+
+@story
+async def test_worker_serves_jobs_one_after_another() -> None:
     """Three jobs take three times the run time; runs and busy time are counted, and each request knows its begin."""
-
-    async def story() -> None:
-        bench = WorkerBench()
+    async with at_work() as bench:
         jobs = [bench.put() for _ in range(3)]
-        work = asyncio.create_task(bench.worker.work())
         answers = await asyncio.gather(*(each.answer for each in jobs))
-        assert [a["y"].tolist() for a in answers] == [[2.0]] * 3
-        assert [each.state for each in jobs] == [RequestState.DONE] * 3
-        assert jobs[2].started_ns - jobs[0].started_ns == pytest.approx(20e6, abs=1000)
-        assert [each.request.started_ns for each in jobs] == [each.started_ns for each in jobs]
-        assert bench.worker.runs == 3
-        assert bench.worker.busy_ns == pytest.approx(30e6, abs=1000)
-        assert bench.released == []
-        work.cancel()
-
-    run_virtual(story)
-
-
-def test_worker_answers_a_failed_run_and_goes_on() -> None:
-    """The processor's refusal is the job's answer; the worker serves on."""
-
-    async def story() -> None:
-        bench = WorkerBench(Failing)
-        jobs = [bench.put() for _ in range(2)]
-        work = asyncio.create_task(bench.worker.work())
-        for each in jobs:
-            with pytest.raises(RunFailed):
-                await each.answer
-            assert each.state is RequestState.FAILED
-        assert not work.done()
-        work.cancel()
-
-    run_virtual(story)
+    assert [a["y"].tolist() for a in answers] == [[2.0]] * 3
+    assert [each.state for each in jobs] == [RequestState.DONE] * 3
+    assert jobs[2].started_ns - jobs[0].started_ns == pytest.approx(20e6, abs=1000)
+    assert [each.request.started_ns for each in jobs] == [each.started_ns for each in jobs]
+    assert bench.worker.runs == 3
+    assert bench.worker.busy_ns == pytest.approx(30e6, abs=1000)
+    assert bench.released == []
 
 
 class Strange(FakeProcessor):
@@ -104,128 +90,62 @@ class Strange(FakeProcessor):
         return super().run(handle, inputs, None, deadline_ns=deadline_ns)
 
 
-def test_job_that_cannot_be_handed_over_is_answered() -> None:
+@story
+async def test_job_that_cannot_be_handed_over_is_answered() -> None:
     """Whatever is raised: its caller has the error, and the worker takes the next job."""
-
-    async def story() -> None:
-        bench = WorkerBench(Strange)
+    async with at_work(Strange) as bench:
         first, second = bench.put(), bench.put()
-        work = asyncio.create_task(bench.worker.work())
         with pytest.raises(TypeError, match="no array"):
             await first.answer
         assert (await second.answer)["y"].tolist() == [2.0]
         assert (first.state, bench.queue.flows.line.is_busy) == (RequestState.FAILED, False)
-        work.cancel()
-
-    run_virtual(story)
 
 
-def test_abandoned_run_releases_its_build_when_it_ends() -> None:
-    """The caller left the build to the worker: it is not released before."""
-
-    async def story() -> None:
-        bench = WorkerBench()
-        each = bench.put()
-        work = asyncio.create_task(bench.worker.work())
-        await settle()
-        each.answer.cancel()
-        each.is_abandoned = True
-        await settle()
-        assert bench.released == []
-        await bench.clock.sleep_until_ns(bench.clock.now_ns() + 11_000_000)
-        assert bench.released == [each.build]
-        work.cancel()
-
-    run_virtual(story)
-
-
-def test_caller_that_cancels_as_its_run_ends_releases_the_build_itself() -> None:
-    """The caller went away in the very moment of the answer and has not woken: the worker leaves the build to it."""
-
-    async def story() -> None:
-        bench = WorkerBench()
-        each = bench.put()
-        work = asyncio.create_task(bench.worker.work())
-        await settle()
-        each.answer.cancel()
-        await bench.clock.sleep_until_ns(bench.clock.now_ns() + 11_000_000)
-        assert bench.released == []
-        assert each.state is RequestState.DONE
-        work.cancel()
-
-    run_virtual(story)
-
-
-def test_stopped_worker_answers_its_job() -> None:
-    """The box stops during a run: the caller has ShuttingDown."""
-
-    async def story() -> None:
-        bench = WorkerBench()
-        each = bench.put()
-        work = asyncio.create_task(bench.worker.work())
-        await settle()
-        work.cancel()
-        with pytest.raises(ShuttingDown):
-            await each.answer
-        with pytest.raises(asyncio.CancelledError):
-            await work
-
-    run_virtual(story)
-
-
-def test_run_that_may_go_on_after_its_deadline_is_not_overdue() -> None:
-    """A request that is answered late, or shares a run with such a one, may go on for as long as it takes: where that
-    is more than was expected, its owner must not have the whole box begun anew for it.
+@pytest.mark.parametrize("is_left", [True, False], ids=["long before", "in that very moment"])
+@story
+async def test_build_of_a_cancelled_run_is_released_by_its_worker_if_that_was_left_to_it(is_left: bool) -> None:
+    """When the run ends, and not before. A caller that went away in the very moment of the answer has not woken: it
+    releases the build itself.
     """
+    async with at_work() as bench:
+        each = bench.put()
+        await settle()
+        each.answer.cancel()
+        each.is_abandoned = is_left
+        await settle()
+        assert bench.released == []
+        await bench.pause_s(0.011)
+    assert bench.released == ([each.build] if is_left else [])
+    assert each.state is RequestState.DONE
 
-    async def story() -> None:
-        bench = WorkerBench()
+
+@pytest.mark.parametrize(("runs_late", "overdue_s"), [(False, 61), (True, 0)])
+@story
+async def test_run_past_its_expected_end_is_overdue_unless_it_may_go_on(runs_late: bool, overdue_s: int) -> None:
+    """By its deadline and by what is expected of an unknown run. A run in a guard never is, for it ends with its guard,
+    nor is one whose request may be answered late: its owner must not have the whole box begun anew for it.
+    """
+    async with at_work() as bench:
         bench.processor.costs["b"].run_ms = 100_000
         each = bench.put()
-        each.request.deadline_ns, each.request.runs_late = bench.clock.now_ns() + 2 * NS_PER_S, True
-        work = asyncio.create_task(bench.worker.work())
-        await bench.clock.sleep_until_ns(bench.clock.now_ns() + 90 * NS_PER_S)
-        assert bench.queue.under_way.overdue_ns(bench.clock.now_ns()) == 0
-        await each.answer
-        work.cancel()
-
-    run_virtual(story)
-
-
-def test_run_past_its_expected_end_is_overdue() -> None:
-    """By its deadline and by what is expected of an unknown run; never a run in a guard, which ends with it."""
-
-    async def story() -> None:
-        bench = WorkerBench()
-        bench.processor.costs["b"].run_ms = 100_000
-        each = bench.put()
-        each.request.deadline_ns = bench.clock.now_ns() + 2 * NS_PER_S
-        work = asyncio.create_task(bench.worker.work())
-        await bench.clock.sleep_until_ns(bench.clock.now_ns() + 1 * NS_PER_S)
-        assert bench.queue.under_way.overdue_ns(bench.clock.now_ns()) == 0
-        await bench.clock.sleep_until_ns(bench.clock.now_ns() + 62 * NS_PER_S)
-        assert bench.queue.under_way.overdue_ns(bench.clock.now_ns()) == pytest.approx(61 * NS_PER_S, abs=1000)
+        each.request.deadline_ns, each.request.runs_late = bench.clock.now_ns() + 2 * NS_PER_S, runs_late
+        await bench.pause_s(1)
+        assert bench.overdue_ns() == 0
+        await bench.pause_s(62)
+        assert bench.overdue_ns() == pytest.approx(overdue_s * NS_PER_S, abs=1000)
         each.servable = replace(each.servable, is_guarded=True)
-        assert bench.queue.under_way.overdue_ns(bench.clock.now_ns()) == 0
+        assert bench.overdue_ns() == 0
         await each.answer
-        assert bench.queue.under_way.overdue_ns(bench.clock.now_ns()) == 0
-        work.cancel()
-
-    run_virtual(story)
+        assert bench.overdue_ns() == 0
 
 
-def test_run_without_memory_is_refused_and_charged_nothing() -> None:
+@story
+async def test_run_without_memory_is_refused_and_charged_nothing() -> None:
     """Its memory was taken meanwhile: its tenant owes nothing for it, and the next job is served."""
-
-    async def story() -> None:
-        bench = WorkerBench()
+    async with at_work() as bench:
         refused, served = bench.put(), bench.put()
         refused.run_bytes = 10
-        work = asyncio.create_task(bench.worker.work())
         with pytest.raises(NoRoomToRun):
             await refused.answer
         await served.answer
         assert (bench.worker.runs, bench.queue.flows.line.is_busy) == (1, False)
-        work.cancel()
-
-    run_virtual(story)
