@@ -9,7 +9,7 @@ from appliance.domain.session import AccuracyPromise, LatencyPromise, Promise
 from appliance.domain.states import SessionState
 from tests.fakes.clock import story
 from tests.fakes.processor import Cost
-from tests.runtime.sessions.fleet import Fleet, steady
+from tests.runtime.sessions.fleet import box_with, steady
 
 CASES: list[tuple[Promise, float, int, bool]] = [
     (LatencyPromise(150.0, 5.0), 0.01, 0, True),
@@ -25,9 +25,7 @@ CASES: list[tuple[Promise, float, int, bool]] = [
 async def test_promise_change_is_not_refused_for_results_of_old_promise() -> None:
     """Results that come every 0.3 s are too old for a promise that has them come each 0.1 s: not a reason to wait."""
     for before, drop_max, others, is_possible in CASES:
-        fleet = Fleet(workers=1)
-        gate = fleet.add({320: Cost(run_ms=40), 160: Cost(run_ms=20)})
-        async with fleet.working():
+        async with box_with({320: Cost(run_ms=40), 160: Cost(run_ms=20)}) as (fleet, gate):
             lives = [await fleet.join(gate, AccuracyPromise(0.08), fps=15, mbps=20) for _ in range(others)]
             live = await fleet.join(gate, before, fps=15, mbps=20)
             for one in (*lives, live):

@@ -12,7 +12,7 @@ from appliance.runtime.sessions.link import LinkEstimate
 from appliance.tasks.base import Media
 from tests.fakes.clock import story
 from tests.fakes.processor import Cost
-from tests.runtime.sessions.fleet import PICTURE, Fleet
+from tests.runtime.sessions.fleet import PICTURE, box_with
 
 START_NS = 5 * NS_PER_S
 
@@ -168,9 +168,7 @@ def test_tiny_body_under_way_does_not_slow_quick_link() -> None:
 @story
 async def test_frames_after_tiny_body_on_quick_link_are_answered() -> None:
     """One body of 35 bytes that takes a millisecond; the pictures after it are in time as those before."""
-    fleet = Fleet()
-    gate = fleet.add({640: Cost(run_ms=20)})
-    async with fleet.working():
+    async with box_with({640: Cost(run_ms=20)}) as (fleet, gate):
         live = await fleet.join(gate, LatencyPromise(150.0, 10.0), mbps=471.0, rtt_ms=0.2)
         for number in range(30):
             size = 35 if number == 5 else 40_000

@@ -10,8 +10,9 @@ from appliance.domain.states import SessionState
 from tests.fakes.clock import story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
+from tests.runtime.plans import plan_of
 from tests.runtime.serving.machine import Machine
-from tests.runtime.sessions.fleet import Fleet, steady
+from tests.runtime.sessions.fleet import Fleet, box_with
 
 pytestmark = pytest.mark.gate("a whole engine for minutes of virtual time")
 
@@ -43,17 +44,15 @@ async def test_latency_promises_are_planned_without_lost_worker() -> None:
     async with two_clusters(machine) as fleet:
         gate = fleet.add({320: Cost(run_ms=13)})
         for _ in range(8):
-            live = await fleet.join(gate, LatencyPromise(200.0, 15.0), mbps=50)
-            fleet.stream(live, steady(50))
+            live = await fleet.camera(gate, LatencyPromise(200.0, 15.0), mbps=50)
         await fleet.pass_s(5)
         planning = fleet.sessions.planning
         (pool,) = planning.pools
-        assert pool.plan is not None
-        assert (_states(fleet), len(pool.plan.workers)) == ({SessionState.SERVED: 8}, 2)
+        assert (_states(fleet), len(plan_of(pool).workers)) == ({SessionState.SERVED: 8}, 2)
         fleet.bench.clusters[0].lose("core 3 is offline")
         machine.cores.discard(3)
         await fleet.pass_s(1)
-        assert len(pool.plan.workers) == 1
+        assert len(plan_of(pool).workers) == 1
         states = _states(fleet)
         assert 3 <= states[SessionState.SERVED] <= 5
         assert states[SessionState.WAITING] == 8 - states[SessionState.SERVED]
@@ -81,8 +80,7 @@ async def test_accuracy_promises_leave_lost_worker() -> None:
     async with two_clusters(machine) as fleet:
         gate = fleet.add({320: Cost(run_ms=20)})
         for _ in range(6):
-            live = await fleet.join(gate, AccuracyPromise(0.04), mbps=50, wait=True)
-            fleet.stream(live, steady(50), drop_rate=0.006)
+            await fleet.camera(gate, AccuracyPromise(0.04), mbps=50, wait=True, drop_rate=0.006)
         await fleet.pass_s(8)
         assert {device.live.lane for device in fleet.devices} == {0, 1}
         served = _states(fleet)[SessionState.SERVED]
@@ -106,8 +104,7 @@ async def test_session_of_lost_worker_moves_to_worker_with_room_at_once() -> Non
     async with two_clusters(machine) as fleet:
         gate = fleet.add({320: Cost(run_ms=10)})
         for _ in range(6):
-            live = await fleet.join(gate, AccuracyPromise(0.3), mbps=50, wait=True)
-            fleet.stream(live, steady(50), drop_rate=0.006)
+            await fleet.camera(gate, AccuracyPromise(0.3), mbps=50, wait=True, drop_rate=0.006)
         await fleet.pass_s(8)
         there = [device for device in fleet.devices if device.live.lane == 1]
         assert there
@@ -125,12 +122,9 @@ async def test_session_of_lost_worker_moves_to_worker_with_room_at_once() -> Non
 async def test_waiting_session_is_let_in_on_any_worker_with_room() -> None:
     """Both workers are full; a device waits, and comes in on whichever worker a session leaves."""
     for lane in (0, 1):
-        fleet = Fleet(workers=2)
-        gate = fleet.add({320: Cost(run_ms=30)})
-        async with fleet.working():
+        async with box_with({320: Cost(run_ms=30)}, workers=2) as (fleet, gate):
             while True:
-                live = await fleet.join(gate, AccuracyPromise(0.05), mbps=50, wait=True)
-                fleet.stream(live, steady(50), drop_rate=0.01)
+                live = await fleet.camera(gate, AccuracyPromise(0.05), mbps=50, wait=True, drop_rate=0.01)
                 await fleet.pass_s(0.5)
                 if live.state is SessionState.WAITING:
                     break

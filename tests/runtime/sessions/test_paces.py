@@ -8,6 +8,7 @@ import pytest
 from appliance.domain.session import AccuracyPromise
 from tests.fakes.clock import story
 from tests.fakes.processor import Cost
+from tests.runtime.plans import plan_of
 from tests.runtime.sessions.fleet import Fleet
 
 BATCHES = {2: 26.0, 3: 32.0, 4: 38.0}
@@ -24,8 +25,7 @@ async def test_frames_of_plan_are_an_interval_apart(policy: str, devices: int, d
     async with fleet.working():
         lives = []
         for _ in range(devices):
-            lives.append(await fleet.join(gate, AccuracyPromise(drop_max), mbps=40.0))
-            fleet.stream(lives[-1], lambda _: 40e6, drop_rate=0.004)
+            lives.append(await fleet.camera(gate, AccuracyPromise(drop_max), mbps=40.0, drop_rate=0.004))
             await fleet.pass_s(1)
         await fleet.pass_s(10)
         before, planned = len(ran), Counter[int]()
@@ -34,9 +34,10 @@ async def test_frames_of_plan_are_an_interval_apart(policy: str, devices: int, d
             for pool in fleet.sessions.planning.pools:
                 planned.update(len(batch.requests) for batch in pool.batches)
             for live in lives:
-                assert live.plan is not None
-                spaces = [after - frame for frame, after in pairwise(live.plan.frames)]
-                assert all(0.5 * live.plan.interval <= space <= 2.0 * live.plan.interval for space in spaces), spaces
+                spaces = [after - frame for frame, after in pairwise(plan_of(live).frames)]
+                assert all(0.5 * plan_of(live).interval <= space <= 2.0 * plan_of(live).interval for space in spaces), (
+                    spaces
+                )
         assert set(map(len, ran[before:])) == set(planned)
         assert max(planned) == min(4, devices)
         assert all(live.kept == live.windows for live in lives)

@@ -13,7 +13,7 @@ from appliance.runtime.sessions.live import LiveSession
 from appliance.tasks.base import Media
 from tests.fakes.clock import story
 from tests.fakes.processor import Cost
-from tests.runtime.sessions.fleet import PICTURE, Fleet
+from tests.runtime.sessions.fleet import PICTURE, Fleet, box_with
 
 COSTS = {640: Cost(run_ms=30), 512: Cost(run_ms=24), 384: Cost(run_ms=18), 256: Cost(run_ms=12), 128: Cost(run_ms=6)}
 PROMISE = LatencyPromise(160.0, 5.0)
@@ -60,9 +60,7 @@ async def post(
 @story
 async def test_session_with_pictures_too_large_for_link_waits(states_size: bool) -> None:
     """300 kB at 8 Mbit/s take 300 ms, whichever variant is to answer within 160."""
-    fleet = Fleet()
-    gate = fleet.add(COSTS)
-    async with fleet.working():
+    async with box_with(COSTS) as (fleet, gate):
         live = await fleet.join(gate, PROMISE, fps=5.0, mbps=8.0)
         await post(fleet, live, as_it_is(1920, 300_000), 8.0, 12, states_size=states_size)
         assert live.state is SessionState.WAITING
@@ -73,9 +71,7 @@ async def test_session_with_pictures_too_large_for_link_waits(states_size: bool)
 @story
 async def test_session_with_pictures_that_do_not_shrink_gets_faster_variant(states_size: bool) -> None:
     """100 kB at 8 Mbit/s take 100 ms of 160, whatever is asked for: 640 takes too long beside that, 384 does not."""
-    fleet = Fleet()
-    gate = fleet.add(COSTS)
-    async with fleet.working():
+    async with box_with(COSTS) as (fleet, gate):
         live = await fleet.join(gate, PROMISE, fps=5.0, mbps=8.0)
         await post(fleet, live, as_it_is(1920, 100_000), 8.0, 20, states_size=states_size)
         assert live.state is SessionState.SERVED
@@ -106,9 +102,7 @@ async def test_session_that_scales_pictures_unsaid_gets_size_that_link_carries(i
 @story
 async def test_session_with_pictures_too_large_is_served_once_smaller() -> None:
     """The device goes on to post while it waits: the heads of its frames are enough."""
-    fleet = Fleet()
-    gate = fleet.add(COSTS)
-    async with fleet.working():
+    async with box_with(COSTS) as (fleet, gate):
         live = await fleet.join(gate, PROMISE, fps=5.0, mbps=8.0)
         await post(fleet, live, as_it_is(1920, 300_000), 8.0, 12)
         assert live.state == "waiting"

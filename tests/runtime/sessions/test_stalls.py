@@ -29,8 +29,7 @@ async def test_accuracy_sessions_are_removed_singly_after_stall(drop_max: float,
     async with fleet.working():
         lives = []
         for _ in range(devices):
-            lives.append(await fleet.join(gate, AccuracyPromise(drop_max), mbps=40.0))
-            fleet.stream(lives[-1], lambda _: 40e6, drop_rate=0.004)
+            lives.append(await fleet.camera(gate, AccuracyPromise(drop_max), mbps=40.0, drop_rate=0.004))
             await fleet.pass_s(1)
         await fleet.pass_s(10)
         assert {live.state for live in lives} == {SessionState.SERVED}

@@ -13,7 +13,8 @@ from appliance.domain.states import SessionState
 from appliance.runtime.sessions.live import LiveSession
 from tests.fakes.clock import story
 from tests.fakes.processor import Cost
-from tests.runtime.sessions.fleet import Fleet
+from tests.runtime.plans import plan_of
+from tests.runtime.sessions.fleet import Fleet, box_with
 
 PROMISE = LatencyPromise(150.0, 5.0)
 
@@ -126,16 +127,15 @@ async def test_planning_goes_on_when_session_store_fails() -> None:
         await fleet.pass_s(65)
         assert live.state is SessionState.ENDED
         other = await fleet.join(gate, PROMISE)
-        assert other.plan is not None
-        before = other.plan.number
+        before = plan_of(other).number
         await fleet.pass_s(2)
-        assert other.plan.number > before
+        assert plan_of(other).number > before
 
 
 @story
 async def test_slow_planning_turn_delays_next_turn_by_half_a_second_at_most() -> None:
     """After a start on a busy machine the first may take seconds, and devices wait for their plans."""
-    fleet = Fleet(workers=1)
+    fleet = Fleet()
     gate = fleet.add({160: Cost(run_ms=6)})
     turns: list[int] = []
     planned = fleet.sessions.planning.adapt_all
@@ -157,9 +157,7 @@ async def test_slow_planning_turn_delays_next_turn_by_half_a_second_at_most() ->
 @story
 async def test_accuracy_sessions_keep_workers_over_restart() -> None:
     """On one worker together some would be removed, and let in again on the others one by one: that takes seconds."""
-    fleet = Fleet(workers=2)
-    gate = fleet.add({300: Cost(run_ms=20)})
-    async with fleet.working():
+    async with box_with({300: Cost(run_ms=20)}, workers=2) as (fleet, gate):
         lives: list[LiveSession] = []
         with suppress(PromiseNotPossible):
             while len(lives) < 50:
