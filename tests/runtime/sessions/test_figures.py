@@ -59,9 +59,7 @@ async def test_sessions_planned_together_show_batch_start_and_estimate() -> None
     workers busy for less than all of the time. A batch with all frames in begins before its planned start.
     """
     async with box_with({640: Cost(run_ms=20.0, run_ms_by_batch={1: 20.0, 2: 22.0, 4: 26.0})}) as (fleet, gate):
-        lives = []
-        for _ in range(2):
-            lives.append(await fleet.camera(gate, AccuracyPromise(0.05), mbps=40.0, drop_rate=0.004))
+        lives = await fleet.cameras(2, gate, AccuracyPromise(0.05), mbps=40.0, drop_rate=0.004)
         await fleet.pass_s(20)
         busy_ms = fleet.bench.engine.run_totals()[1]
         for live in lives:

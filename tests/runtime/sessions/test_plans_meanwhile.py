@@ -12,6 +12,7 @@ from appliance.domain.session import AccuracyPromise, FrameHead, LatencyPromise
 from appliance.domain.states import SessionState
 from appliance.runtime.sessions.adapting import FrameOverhead, client_of, rate_of
 from appliance.runtime.sessions.deciding import DecisionSlow
+from appliance.runtime.sessions.live import LiveSession
 from appliance.runtime.sessions.pools import key_of
 from appliance.runtime.sessions.zoo import Zoo
 from tests.fakes.clock import story
@@ -94,11 +95,9 @@ async def test_accuracy_promise_sells_share_of_all_workers() -> None:
 async def test_full_box_takes_laxer_promise_of_served_session() -> None:
     """What the session has itself is not in the way of its new promise, though it is planned with others then."""
     async with box_with({320: Cost(run_ms=13)}) as (fleet, gate):
-        lives = []
+        lives: list[LiveSession] = []
         for rate in (15.0, 5.0, 1.0):
-            with suppress(PromiseNotPossible):
-                while True:
-                    lives.append(await fleet.join(gate, LatencyPromise(150.0, rate, 50.0), mbps=50))
+            lives += (await fleet.fill(gate, LatencyPromise(150.0, rate, 50.0), mbps=50))[0]
         lives.sort(key=lambda live: rate_of(live))
         laxer = LatencyPromise(200.0, 10.0)
         await fleet.sessions.change(lives[-1], promise=laxer)

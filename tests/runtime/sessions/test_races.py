@@ -116,26 +116,22 @@ async def test_sessions_end_with_application() -> None:
     """While a device streams; another tenant's end when the application is shared no more. A session whose model is out
     of service for a while stays.
     """
-    fleet = Fleet()
-    gate, door = (fleet.add({640: Cost(run_ms=10)}, name=name) for name in ("gate", "door"))
-    catalogue = fleet.bench.catalogue
-    catalogue.put_tenant(Tenant("u"))
-    catalogue.put_application(replace(gate, shared=True))
     promise = LatencyPromise(300.0, 5.0)
-    async with fleet.working():
-        own, foreign = [await fleet.join(gate, promise, fps=5.0, tenant=tenant) for tenant in ("t", "u")]
-        other = await fleet.join(door, promise, fps=5.0)
-        for live in (own, foreign, other):
-            fleet.stream(live, steady(50))
+    async with box_with({640: Cost(run_ms=10)}) as (fleet, gate):
+        door, catalogue = fleet.add({640: Cost(run_ms=10)}, name="door"), fleet.bench.catalogue
+        catalogue.put_tenant(Tenant("u"))
+        catalogue.put_application(replace(gate, shared=True))
+        own = await fleet.camera(gate, promise, fps=5.0, mbps=50)
+        await fleet.camera(gate, promise, fps=5.0, mbps=50, tenant="u")
+        await fleet.camera(door, promise, fps=5.0, mbps=50)
         catalogue.put_application(gate)
         await fleet.pass_s(1)
-        assert [live.state for live in (own, foreign)] == [SessionState.SERVED, SessionState.ENDED]
+        assert fleet.states == [SessionState.SERVED, SessionState.ENDED, SessionState.SERVED]
         catalogue.remove_application(gate.id)
         catalogue.remove_model(catalogue.model_of(door).id)
         await fleet.pass_s(1)
-        assert own.state is SessionState.ENDED
+        assert fleet.states == [SessionState.ENDED, SessionState.ENDED, SessionState.WAITING]
         assert own.reason == "its application is gone, or is shared no more"
-        assert other.state is SessionState.WAITING
 
 
 @story
@@ -172,15 +168,14 @@ async def test_batch_ends_while_promises_of_frames_change() -> None:
     those that stay are not taken to run for ever.
     """
     async with box_with({640: Cost(run_ms=40)}) as (fleet, gate):
-        stays, leaves = [await fleet.join(gate, AccuracyPromise(0.2), mbps=30) for _ in range(2)]
-        devices = [fleet.stream(live, steady(30)) for live in (stays, leaves)]
+        stays, leaves = [await fleet.camera(gate, AccuracyPromise(0.2), mbps=30) for _ in range(2)]
         for _ in range(20):
             await fleet.pass_s(0.31)
             await fleet.sessions.change(leaves, promise=LatencyPromise(500.0, 2.0))
             await fleet.pass_s(0.07)
             await fleet.sessions.change(leaves, promise=AccuracyPromise(0.2))
         gates = fleet.sessions.planning.gates_of(stays)
-        for device in devices:
+        for device in fleet.devices:
             fleet.disconnect(device)
         await fleet.pass_s(1)
         assert gates is not None
@@ -192,11 +187,9 @@ async def test_session_whose_join_takes_longer_than_idle_limit_begins() -> None:
     """Forty devices join at once, each join waits two seconds for a network that loads slowly, and a session that is
     silent for 60 s ends: a device is silent until its join is answered.
     """
-    fleet = Fleet()
-    gate = fleet.add({320: Cost(run_ms=13, load_ms=200_000)})
 
     async def joined() -> SessionState:
         return (await fleet.join(gate, LatencyPromise(1000.0, 0.5), mbps=20)).state
 
-    async with fleet.working():
+    async with box_with({320: Cost(run_ms=13, load_ms=200_000)}) as (fleet, gate):
         assert await asyncio.gather(*(joined() for _ in range(40))) == [SessionState.SERVED] * 40
