@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
+import pytest
+
 from appliance.domain.catalogue import TaskKind
+from appliance.domain.errors import PipelineNotPossible
 from appliance.domain.pipeline import Ask, Crop, Pipeline, PipelineClient, PipelinePlan, Stage
 from appliance.domain.pipeline_graph import Graph
 from appliance.lab.plan import plan_one
@@ -54,6 +57,31 @@ class Fed:
         self.plan = plan
 
 
+def planning_of(
+    box: EngineBench,
+    groups: Sequence[RunGroup],
+    background: Background,
+    tariff: Tariff,
+    pipelines: Mapping[str, PlannedPipeline],
+) -> Planning:
+    """Of pipelines on the bench's engine."""
+    core = box.core
+    ports = PlanningPorts(
+        clock=box.clock,
+        catalogue=core.catalogue,
+        engine=core.engine,
+        queue=core.queue,
+        memory=core.memory,
+        account=core.account,
+        residency=core.residency,
+        events=box.telemetry,
+        decisions=box.decisions,
+        background=background,
+        groups=groups,
+    )
+    return make_planning(ports, PlanningConfig(policy=Frontier(), policy_name="frontier", tariff=tariff), pipelines)
+
+
 class PlanningBench:
     """Applications `find` and `read`, as they are given, on so many cores."""
 
@@ -82,26 +110,14 @@ class PlanningBench:
         self.background: Background = self._background
         self.answer_s = 0.02
         """So long a policy takes."""
-        core = self.box.core
-        ports = PlanningPorts(
-            clock=self.box.clock,
-            catalogue=core.catalogue,
-            engine=core.engine,
-            queue=core.queue,
-            memory=core.memory,
-            account=core.account,
-            residency=core.residency,
-            events=self.box.telemetry,
-            decisions=self.box.decisions,
-            background=lambda compute: self.background(compute),
-            groups=[
-                RunGroup(name, workers, self.box.processor, {"cpu": ""}, is_throttled=partial(self._is_throttled, name))
-                for name in ("p", "q")[: 1 + has_twin]
-            ],
-        )
+        groups = [
+            RunGroup(name, workers, self.box.processor, {"cpu": ""}, is_throttled=partial(self._is_throttled, name))
+            for name in ("p", "q")[: 1 + has_twin]
+        ]
         tariff = Tariff((watts or {}).get, prices or {})
-        config = PlanningConfig(policy=Frontier(), policy_name="frontier", tariff=tariff)
-        self.planning: Planning = make_planning(ports, config, self.pipelines)
+        self.planning: Planning = planning_of(
+            self.box, groups, lambda compute: self.background(compute), tariff, self.pipelines
+        )
 
     def _is_throttled(self, group: str) -> bool:
         return group in self.throttled
@@ -141,13 +157,36 @@ class PlanningBench:
         pipeline = Pipeline(f"t/{name}", "t", name, slo_ms, given, weight=weight, **more)  # type: ignore[arg-type]
         kinds = {"t/find": TaskKind.TEXT_DETECTION, "t/read": TaskKind.TEXT_RECOGNITION}
         live = Fed(pipeline, Graph.of(given, kinds))
-        self.pipelines[pipeline.id] = live
-        self.planning.wake()
+        self.put(live)
         return live
 
     async def join(self, live: Fed, fps: float, id: str = "c1") -> None:
         """Let a client in. Raises: PipelineNotPossible."""
         await self.planning.admission.admit(live, PipelineClient(id, live.pipeline.id, fps))
+
+    async def refused(self, live: Fed, fps: float, id: str = "c1") -> PipelineNotPossible:
+        """Why a client is not let in."""
+        with pytest.raises(PipelineNotPossible) as caught:
+            await self.join(live, fps, id)
+        return caught.value
+
+    def leave(self, live: Fed, id: str = "c1") -> None:
+        live.clients.leave(id)
+        self.planning.wake()
+
+    def put(self, live: Fed) -> None:
+        """In place of the pipeline of its name."""
+        self.pipelines[live.pipeline.id] = live
+        self.planning.wake()
+
+    def throttle(self, *groups: str) -> None:
+        """These and no others."""
+        self.throttled = set(groups)
+        self.planning.wake()
+
+    def remove(self, id: str) -> None:
+        del self.pipelines[id]
+        self.planning.wake()
 
     async def feed(self, live: Fed, fps: float, seconds: float, items: int, client: str | None = None) -> None:
         """Frames at an even rate, with so many items each."""
@@ -175,6 +214,14 @@ class PlanningBench:
 def find_and_read(**more: Any) -> PlanningBench:
     """With a network that finds, and one that reads, of two variants each."""
     return PlanningBench(FIND, READ, **more)
+
+
+@asynccontextmanager
+async def planning_bench(**more: Any) -> AsyncIterator[PlanningBench]:
+    """As `find_and_read`, at work."""
+    bench = find_and_read(**more)
+    async with bench.working():
+        yield bench
 
 
 def taken(*pipelines: Fed) -> float:

@@ -6,12 +6,21 @@ from typing import Any
 import pytest
 
 from appliance.domain.catalogue import Quota, Tenant
-from appliance.domain.errors import PipelineNotPossible
 from appliance.domain.pipeline import Ask, CostBy
 from appliance.runtime.pipelines.accounts import Watts
-from tests.fakes.clock import run_virtual, story
+from tests.fakes.clock import story
 from tests.fakes.processor import Cost
-from tests.runtime.pipelines.bench import FIND, PlanningBench, SingleCalls, asked_last, find_and_read, replayed, taken
+from tests.runtime.pipelines.bench import (
+    FIND,
+    PlanningBench,
+    SingleCalls,
+    asked_last,
+    find_and_read,
+    planning_bench,
+    replayed,
+    taken,
+)
+from tests.runtime.plans import plan_of
 
 
 @story
@@ -19,8 +28,7 @@ async def test_pipeline_with_more_frames_than_fit_is_degraded() -> None:
     """Frames without a joined client: cheaper variants first, then fewer frames; the plan says so (X-05) and goes back
     when fewer frames come.
     """
-    bench = find_and_read()
-    async with bench.working():
+    async with planning_bench() as bench:
         live = bench.add()
         await bench.feed(live, 60, 3, 2)
         plan = live.plan
@@ -30,46 +38,37 @@ async def test_pipeline_with_more_frames_than_fit_is_degraded() -> None:
         assert "cheaper variants" in plan.reason
         assert plan.fps == pytest.approx(60, rel=0.1)
         await bench.feed(live, 200, 3, 2)
-        assert live.plan is not None
-        assert live.plan.fps < 120
-        assert "frames a second" in live.plan.reason
+        assert plan_of(live).fps < 120
+        assert "frames a second" in plan_of(live).reason
         await bench.feed(live, 10, 8, 2)
-        assert live.plan is not None
-        assert not live.plan.degraded
-        assert {row.variant for row in live.plan.stages} == {"fine", ""}
+        assert not plan_of(live).degraded
+        assert {row.variant for row in plan_of(live).stages} == {"fine", ""}
         replayed(bench)
 
 
 @pytest.mark.parametrize("batching", ["by-profile", "none"])
-def test_plan_has_no_batches_where_requests_never_share_a_run(batching: str) -> None:
+@story
+async def test_plan_has_no_batches_where_requests_never_share_a_run(batching: str) -> None:
     """`policies.batching` holds for plans, too."""
-
-    async def check() -> None:
-        read = {"fine": Cost(run_ms=8, resident_bytes=10, run_ms_by_batch={8: 16})}
-        bench = PlanningBench(FIND, read, batching=batching)
-        async with bench.working():
-            live = bench.add()
-            await bench.feed(live, 20, 2, 8)
-            assert live.plan is not None
-            batches = {row.batch for row in live.plan.stages if row.stage == "read"}
-            assert batches == ({1} if batching == "none" else {8})
-
-    run_virtual(check)
+    read = {"fine": Cost(run_ms=8, resident_bytes=10, run_ms_by_batch={8: 16})}
+    bench = PlanningBench(FIND, read, batching=batching)
+    async with bench.working():
+        live = bench.add()
+        await bench.feed(live, 20, 2, 8)
+        batches = {row.batch for row in plan_of(live).stages if row.stage == "read"}
+        assert batches == ({1} if batching == "none" else {8})
 
 
 @story
 async def test_pipelines_beyond_capacity_share_the_processors_by_weight() -> None:
     """Two pipelines together never take more than there is."""
-    bench = find_and_read()
-    async with bench.working():
+    async with planning_bench() as bench:
         one, two = bench.add("one", weight=2.0), bench.add("two")
         await asyncio.gather(bench.feed(one, 100, 4, 2), bench.feed(two, 100, 4, 2))
-        assert one.plan is not None
-        assert two.plan is not None
         assert taken(one, two) <= 2.0 + 1e-6
-        total = one.plan.fps + two.plan.fps
-        assert one.plan.fps / total >= 0.7 * 2 / 3
-        assert two.plan.fps / total >= 0.7 / 3
+        total = plan_of(one).fps + plan_of(two).fps
+        assert plan_of(one).fps / total >= 0.7 * 2 / 3
+        assert plan_of(two).fps / total >= 0.7 / 3
         replayed(bench)
 
 
@@ -88,8 +87,7 @@ async def test_plan_keeps_a_stages_accuracy_floor_and_named_variant() -> None:
             name: {row.stage: row.variant for row in live.plan.stages} for name, live in lives.items() if live.plan
         }
         assert found == {"a": {"find": "coarse", "read": "fine"}, "b": {"find": "coarse"}, "c": {"find": "fine"}}
-        with pytest.raises(PipelineNotPossible):
-            await bench.join(lives["c"], 100, id="more")
+        await bench.refused(lives["c"], 100, id="more")
 
 
 @story
@@ -123,22 +121,19 @@ async def test_variants_offered_to_several_pipelines_fit_memory_together() -> No
         one = bench.add("one", stages=[Ask(name="find", application_id="t/find")])
         two = bench.add("two", stages=[Ask(name="x", application_id="t/x")])
         await bench.join(one, 2, "c1")
-        assert one.plan is not None
-        assert [row.variant for row in one.plan.stages] == ["fine"]
+        assert [row.variant for row in plan_of(one).stages] == ["fine"]
         await bench.join(two, 2, "c2")
-        assert two.plan is not None
-        assert [[row.variant for row in plan.stages] for plan in (one.plan, two.plan)] == [["coarse"], ["fine"]]
-        assert (one.plan.degraded, two.plan.degraded) == (True, False)
-        assert one.plan.reason.endswith("not all fits into memory: smaller variants than asked for serve at find")
+        assert [[row.variant for row in plan_of(live).stages] for live in (one, two)] == [["coarse"], ["fine"]]
+        assert (plan_of(one).degraded, plan_of(two).degraded) == (True, False)
+        assert plan_of(one).reason.endswith("not all fits into memory: smaller variants than asked for serve at find")
         assert [(facts["pipeline"], facts["outcome"]) for facts in bench.decided()[-2:]] == [
             ("t/two", "admitted"),
             ("t/one", "degraded"),
         ]
-        two.clients.leave("c2")
-        bench.planning.wake()
+        bench.leave(two, "c2")
         await bench.pause(0.1)
-        assert [row.variant for row in one.plan.stages] == ["fine"]
-        assert not one.plan.degraded
+        assert [row.variant for row in plan_of(one).stages] == ["fine"]
+        assert not plan_of(one).degraded
         replayed(bench)
 
 
@@ -147,18 +142,15 @@ async def test_throttled_processor_is_planned_with_only_where_needed() -> None:
     """A plan that fits on the other processor is made there. A client that does not fit there is let in all the same,
     and planned on both; where both are throttled, both serve.
     """
-    bench = find_and_read(workers=1, has_twin=True)
-    async with bench.working():
+    async with planning_bench(workers=1, has_twin=True) as bench:
         live = bench.add()
 
         def on() -> set[str]:
-            assert live.plan is not None
-            assert (live.plan.feasible, live.plan.degraded) == (True, False)
-            return {row.worker for row in live.plan.stages if row.worker != "host"}
+            assert (plan_of(live).feasible, plan_of(live).degraded) == (True, False)
+            return {row.worker for row in plan_of(live).stages if row.worker != "host"}
 
         await bench.join(live, 10)  # 20 ms and 8 for each of 4 items: half a worker
-        bench.throttled = {"p"}
-        bench.planning.wake()
+        bench.throttle("p")
         await bench.pause(2)
         assert on() == {"cpu"}  # the only one of its kind that is planned with
         assert [row["name"] for row in asked_last(bench)["workers"]] == ["host", "cpu"]
@@ -167,12 +159,10 @@ async def test_throttled_processor_is_planned_with_only_where_needed() -> None:
         rounds = bench.planning.figures.rounds
         await bench.pause(3)
         assert bench.planning.figures.rounds <= rounds + 1
-        bench.throttled = set()
-        bench.planning.wake()
+        bench.throttle()
         await bench.pause(1)
         assert on() == {"p-cpu", "q-cpu"}
-        bench.throttled = {"p", "q"}
-        bench.planning.wake()
+        bench.throttle("p", "q")
         await bench.pause(1)
         assert on() == {"p-cpu", "q-cpu"}
         assert replayed(bench) >= 3
@@ -183,8 +173,7 @@ async def test_single_calls_of_other_tenants_count_for_a_fair_share_at_most() ->
     """Another tenant's single calls fill both workers: the plan counts one worker for them, for the queue gives this
     tenant's items theirs; nothing is counted for a tenant without calls.
     """
-    bench = find_and_read()
-    async with bench.working():
+    async with planning_bench() as bench:
         live = bench.add()
         await bench.join(live, 20, "c1")
         feed = asyncio.create_task(bench.feed(live, 20, 40, 1, "c1"))
@@ -193,9 +182,8 @@ async def test_single_calls_of_other_tenants_count_for_a_fair_share_at_most() ->
         await bench.pause(10)
         problem: Any = bench.decided()[-1]["problem"]
         assert 0.75 < sum(part.share for one in problem.existing for part in one.parts) <= 1.0 + 1e-9
-        assert live.plan is not None
-        assert live.plan.feasible
-        assert live.plan.has_all
+        assert plan_of(live).feasible
+        assert plan_of(live).has_all
         feed.cancel()
 
 
@@ -204,15 +192,13 @@ async def test_plan_by_energy_without_watts_goes_by_seconds() -> None:
     """The plan says so; where watts are known it goes by energy."""
     known = {"cpu": Watts(10.0, "measured"), "host": Watts(4.0, "declared")}
     for watts, expected in ((known, "energy"), ({}, "seconds")):
-        bench = find_and_read(watts=watts)
-        async with bench.working():
+        async with planning_bench(watts=watts) as bench:
             live = bench.add(cost_by=CostBy.ENERGY)
             await bench.join(live, 10)
             problem: Any = bench.decided("admitted")[-1]["problem"]
             assert problem.cost_by == expected
-            assert live.plan is not None
-            assert ("watts" in live.plan.reason) is (expected == "seconds")
-            assert live.plan.cost == pytest.approx(taken(live) * (10 if watts else 1), rel=0.1)
+            assert ("watts" in plan_of(live).reason) is (expected == "seconds")
+            assert plan_of(live).cost == pytest.approx(taken(live) * (10 if watts else 1), rel=0.1)
             replayed(bench)
 
 
@@ -220,13 +206,11 @@ async def test_plan_by_energy_without_watts_goes_by_seconds() -> None:
 async def test_plan_by_price_without_all_prices_goes_by_seconds() -> None:
     """The plan says so: where nothing costs anything, any plan is as good as another."""
     for prices, expected in (({"cpu": 3.6, "host": 3.6}, "price"), ({"cpu": 3.6}, "seconds"), ({}, "seconds")):
-        bench = find_and_read(prices=prices)
-        async with bench.working():
+        async with planning_bench(prices=prices) as bench:
             live = bench.add(cost_by=CostBy.PRICE)
             await bench.join(live, 10)
             problem: Any = bench.decided("admitted")[-1]["problem"]
             assert problem.cost_by == expected
-            assert live.plan is not None
-            assert live.plan.cost_by == expected
-            assert ("prices" in live.plan.reason) is (expected == "seconds")
+            assert plan_of(live).cost_by == expected
+            assert ("prices" in plan_of(live).reason) is (expected == "seconds")
             replayed(bench)

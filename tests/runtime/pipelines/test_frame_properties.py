@@ -21,7 +21,7 @@ from appliance.runtime.pipelines.frame import FrameCall, FrameRun
 from appliance.runtime.pipelines.items import Item
 from appliance.runtime.pipelines.live import LivePipeline
 from appliance.tasks.base import Media
-from tests.fakes.clock import run_virtual
+from tests.fakes.clock import story
 from tests.fakes.stages import FakeStages, Path
 from tests.harness.lanes import examples
 from tests.runtime.pipelines.graphs import KINDS, LABELS, Expected, Thing, World, pipelines
@@ -81,27 +81,24 @@ def expected(things: list[Thing]) -> list[tuple[str, tuple[int, ...], Any, dict[
 
 @_SLOW
 @given(pipelines(), st.integers(0, 999), TIMES_MS, st.sampled_from([0.0, 0.5]), failures(), st.sampled_from([0, 2, 99]))
-def test_frame_answers_are_those_of_stages_run_in_sequence(
+@story
+async def test_frame_answers_are_those_of_stages_run_in_sequence(
     pipeline: Pipeline, seed: int, run_ms: dict[str, float], compute_ms: float, errors: Errors, slots: int
 ) -> None:
     """Whichever stage takes how long, and whichever fails."""
-
-    async def story() -> None:
-        clock, world = LoopClock(), World(pipeline, seed)
-        stages = FakeStages(clock, world.says, run_ms, compute_ms, raised(errors), slots=slots)
-        live = LivePipeline(pipeline, KINDS, stages, clock)
-        frame = FrameRun(live, FrameCall("t", "r", clock.now_ns()), stages, clock)
-        await frame.run(Media(b""))
-        wanted = Expected(pipeline, world, errors)
-        assert found(frame.root) == expected(wanted.things)
-        event(f"items {min(9, len(wanted.things))}")
-        told = json.loads(document(frame, cost={}, is_in_time=True))
-        assert {"pipeline", "items", "timings_ms", "cost", "in_time", "request_id"} == set(told)
-        del frame
-        gc.collect()
-        stages.assert_quiet()
-
-    run_virtual(story)
+    clock, world = LoopClock(), World(pipeline, seed)
+    stages = FakeStages(clock, world.says, run_ms, compute_ms, raised(errors), slots=slots)
+    live = LivePipeline(pipeline, KINDS, stages, clock)
+    frame = FrameRun(live, FrameCall("t", "r", clock.now_ns()), stages, clock)
+    await frame.run(Media(b""))
+    wanted = Expected(pipeline, world, errors)
+    assert found(frame.root) == expected(wanted.things)
+    event(f"items {min(9, len(wanted.things))}")
+    told = json.loads(document(frame, cost={}, is_in_time=True))
+    assert {"pipeline", "items", "timings_ms", "cost", "in_time", "request_id"} == set(told)
+    del frame
+    gc.collect()
+    stages.assert_quiet()
 
 
 @_SLOW
@@ -124,7 +121,8 @@ def test_frame_answers_are_those_of_stages_run_in_sequence(
 )
 @example(KEPT_BY_ONE_OF_SEVEN, 0, {}, {}, [(0.0, "", number, None, 3.0) for number in (None, 1, 0)])
 @example(KEPT_BY_ONE_OF_SEVEN, 0, {"s6": 7.0}, {}, [(0.0, "one", number, None, 1000.0) for number in (1, 2, 0)])
-def test_frame_ends_exactly_once_in_time_and_leaves_nothing(
+@story
+async def test_frame_ends_exactly_once_in_time_and_leaves_nothing(
     pipeline: Pipeline,
     seed: int,
     run_ms: dict[str, float],
@@ -132,53 +130,49 @@ def test_frame_ends_exactly_once_in_time_and_leaves_nothing(
     frames: list[tuple[float, str, int | None, float | None, float]],
 ) -> None:
     """Several frames at once, of several clients: some are cancelled, plans come between, little time is left."""
+    clock, world = LoopClock(), World(pipeline, seed)
+    stages = FakeStages(clock, world.says, run_ms, 0.5, raised(errors), slots=3)
+    live = LivePipeline(pipeline, KINDS, stages, clock)
+    ends: list[str] = []
+    arrived: list[int] = []
 
-    async def story() -> None:
-        clock, world = LoopClock(), World(pipeline, seed)
-        stages = FakeStages(clock, world.says, run_ms, 0.5, raised(errors), slots=3)
-        live = LivePipeline(pipeline, KINDS, stages, clock)
-        ends: list[str] = []
-        arrived: list[int] = []
+    async def one(at: int) -> None:
+        after_ms, client, number, cancelled_ms, timeout_ms = frames[at]
+        await clock.sleep_until_ns(clock.now_ns() + int(after_ms * NS_PER_MS))
+        begun_ns = clock.now_ns()
+        frame = FrameRun(live, FrameCall("t", f"r{at}", begun_ns, timeout_ms, client, number), stages, clock)
+        arrived.append(at)
+        task = asyncio.create_task(frame.run(Media(b"")))
+        if cancelled_ms is not None:
+            asyncio.get_running_loop().call_later(cancelled_ms / 1000, task.cancel)
+        try:
+            await task
+            document(frame, cost={}, is_in_time=True)
+            ends.append("answered")
+        except asyncio.CancelledError:
+            assert cancelled_ms is not None
+            ends.append("cancelled")
+        except DeadlineExceeded:  # its input could not be read in time
+            ends.append("unread")
+        assert (clock.now_ns() - begun_ns) / NS_PER_MS <= timeout_ms + 10
+        if ends[-1] == "answered" and not frame.has_failed:
+            _check_whole(frame)
 
-        async def one(at: int) -> None:
-            after_ms, client, number, cancelled_ms, timeout_ms = frames[at]
-            await clock.sleep_until_ns(clock.now_ns() + int(after_ms * NS_PER_MS))
-            begun_ns = clock.now_ns()
-            frame = FrameRun(live, FrameCall("t", f"r{at}", begun_ns, timeout_ms, client, number), stages, clock)
-            arrived.append(at)
-            task = asyncio.create_task(frame.run(Media(b"")))
-            if cancelled_ms is not None:
-                asyncio.get_running_loop().call_later(cancelled_ms / 1000, task.cancel)
-            try:
-                await task
-                document(frame, cost={}, is_in_time=True)
-                ends.append("answered")
-            except asyncio.CancelledError:
-                assert cancelled_ms is not None
-                ends.append("cancelled")
-            except DeadlineExceeded:  # its input could not be read in time
-                ends.append("unread")
-            assert (clock.now_ns() - begun_ns) / NS_PER_MS <= timeout_ms + 10
-            if ends[-1] == "answered" and not frame.has_failed:
-                _check_whole(frame)
+    async def plan() -> None:
+        for number in (1, 2):
+            await clock.sleep_until_ns(clock.now_ns() + 2 * NS_PER_MS)
+            rows = tuple(StagePlan(name, "cpu", "v", 1, 1, 10.0, 1, 1, 0) for name in live.stages if number == 1)
+            live.new_plan(PipelinePlan(number, True, 1, 1, rows, "", 10.0, takes_ms={"s0": float(number)}))
 
-        async def plan() -> None:
-            for number in (1, 2):
-                await clock.sleep_until_ns(clock.now_ns() + 2 * NS_PER_MS)
-                rows = tuple(StagePlan(name, "cpu", "v", 1, 1, 10.0, 1, 1, 0) for name in live.stages if number == 1)
-                live.new_plan(PipelinePlan(number, True, 1, 1, rows, "", 10.0, takes_ms={"s0": float(number)}))
-
-        await asyncio.gather(plan(), *(one(at) for at in range(len(frames))))
-        assert len(ends) == len(frames)
-        _check_order(pipeline, stages, frames, arrived)
-        gc.collect()
-        stages.assert_quiet()
-        for at, (_, client, number, *_rest) in enumerate(frames):
-            place = live.order.enter(client, number, lambda: None)
-            assert all(place.is_turn(name) for name in live.stages), f"frame {at} holds its place"
-            place.leave()
-
-    run_virtual(story)
+    await asyncio.gather(plan(), *(one(at) for at in range(len(frames))))
+    assert len(ends) == len(frames)
+    _check_order(pipeline, stages, frames, arrived)
+    gc.collect()
+    stages.assert_quiet()
+    for at, (_, client, number, *_rest) in enumerate(frames):
+        place = live.order.enter(client, number, lambda: None)
+        assert all(place.is_turn(name) for name in live.stages), f"frame {at} holds its place"
+        place.leave()
 
 
 def _check_whole(frame: FrameRun) -> None:

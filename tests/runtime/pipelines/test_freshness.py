@@ -11,14 +11,14 @@ from appliance.domain.catalogue import Quota, Tenant
 from appliance.domain.errors import PipelineNotPossible
 from appliance.runtime.pipelines.clients import Clients
 from tests.fakes.clock import story
-from tests.runtime.pipelines.bench import find_and_read
+from tests.runtime.pipelines.bench import find_and_read, planning_bench
+from tests.runtime.plans import plan_of
 
 
 @story
 async def test_plan_made_stale_by_a_leaving_client_is_made_anew() -> None:
     """The client leaves while the policy is asked: the answer is followed by one about the clients that are left."""
-    bench = find_and_read()
-    async with bench.working():
+    async with planning_bench() as bench:
         live = bench.add()
         await bench.join(live, 20, "c1")
         await bench.join(live, 5, "c2")
@@ -30,14 +30,12 @@ async def test_plan_made_stale_by_a_leaving_client_is_made_anew() -> None:
                 live.clients.leave("c2")
 
         bench.thread = leave
-        live.clients.leave("c1")
-        bench.planning.wake()
+        bench.leave(live, "c1")
         await bench.pause(0.2)
         assert left
         assert bench.planning.figures.stale == 1
         await bench.pause(0.6)
-        assert live.plan is not None
-        assert live.plan.fps == 0
+        assert plan_of(live).fps == 0
 
 
 @story
@@ -45,8 +43,7 @@ async def test_pipeline_defined_anew_while_others_are_planned_has_a_plan() -> No
     """The new pipeline has had no frame yet, and what was seen of the old one says nothing of it: it is planned by its
     own frames.
     """
-    bench = find_and_read()
-    async with bench.working():
+    async with planning_bench() as bench:
         live, other = bench.add("signs"), bench.add("other")
         feed = asyncio.create_task(bench.feed(live, 20, 7, 2))
         await bench.pause(7)
@@ -55,14 +52,12 @@ async def test_pipeline_defined_anew_while_others_are_planned_has_a_plan() -> No
         joining = asyncio.create_task(bench.join(other, 2))
         await bench.pause(0.5)
         again = replace(live, plan=None, clients=Clients(), frames=0, joined=0, items=Counter())
-        bench.pipelines[live.pipeline.id] = again
-        bench.planning.wake()
+        bench.put(again)
         await joining
         bench.answer_s = 0.02
         feed = asyncio.create_task(bench.feed(again, 2, 8, 2))
         await bench.pause(6)
-        assert again.plan is not None
-        assert again.plan.fps == pytest.approx(2, rel=0.3)
+        assert plan_of(again).fps == pytest.approx(2, rel=0.3)
         feed.cancel()
 
 
@@ -71,8 +66,7 @@ async def test_pipeline_that_keeps_changing_costs_other_pipelines_nothing() -> N
     """One pipeline is changed at every round: the other has its plan after the first round, and what was planned beside
     the old definition is kept free until the new one is planned.
     """
-    bench = find_and_read()
-    async with bench.working():
+    async with planning_bench() as bench:
         noisy = bench.add("noisy")
         quiet = bench.add("quiet")
 
@@ -84,9 +78,8 @@ async def test_pipeline_that_keeps_changing_costs_other_pipelines_nothing() -> N
 
         bench.thread = change
         await bench.pause(0.1)
-        assert quiet.plan is not None
         await bench.feed(quiet, 20, 2, 3)
-        assert quiet.plan.fps == pytest.approx(20, rel=0.1)
+        assert plan_of(quiet).fps == pytest.approx(20, rel=0.1)
         assert bench.planning.figures.stale >= 10
         await bench.join(quiet, 5)
         assert len(quiet.clients) == 1
@@ -107,7 +100,6 @@ async def test_pipeline_of_a_tenant_that_keeps_changing_is_still_planned() -> No
     async with bench.working():
         live = bench.add()
         await bench.pause(0.2)
-        assert live.plan is not None
         with pytest.raises(PipelineNotPossible, match="ask again"):
             await bench.join(live, 5)
         assert len(live.clients) == 0

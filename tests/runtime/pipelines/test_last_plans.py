@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from appliance.domain.errors import PipelineNotPossible
 from appliance.domain.pipeline import Ask
-from tests.fakes.clock import run_virtual, story
-from tests.runtime.pipelines.bench import SingleCalls, find_and_read
+from tests.fakes.clock import story
+from tests.runtime.pipelines.bench import SingleCalls, find_and_read, planning_bench
+from tests.runtime.plans import plan_of
 
 
 @story
@@ -32,11 +32,9 @@ async def test_decision_and_event_of_a_plan_say_why_the_plan_was_made() -> None:
         assert last().startswith("items of a frame at read: ")
         await bench.join(live, 2)
         assert last("admitted") == "a client of 2 frames a second asks to join"
-        with pytest.raises(PipelineNotPossible):
-            await bench.join(live, 500, "c2")
+        await bench.refused(live, 500, "c2")
         assert last("refused") == "a client of 500 frames a second asks to join"
-        live.clients.leave("c1")
-        bench.planning.wake()
+        bench.leave(live, "c1")
         await bench.pause(0.1)
         assert last().startswith("clients have joined or left: 1 of 2 frames a second before, 0 of 0")
         bench.box.memory.resize(60)
@@ -50,33 +48,29 @@ async def test_decision_and_event_of_a_plan_say_why_the_plan_was_made() -> None:
 
 
 @pytest.mark.parametrize("changed", ["processors", "budget"])
-def test_change_of_processors_or_memory_is_planned_at_once(changed: str) -> None:
+@story
+async def test_change_of_processors_or_memory_is_planned_at_once(changed: str) -> None:
     """A processor goes and comes, or the memory is less: there are other plans before the next look."""
-
-    async def told() -> None:
-        bench = find_and_read()
-        box = bench.box
-        async with bench.working():
-            live = bench.add(stages=[Ask(name="find", application_id="t/find", accuracy_min=70.0)])
-            await bench.join(live, 2)
-            await bench.pause(1.26)  # a quarter of a second after a look
-            rounds = bench.planning.figures.rounds
-            if changed == "budget":
-                box.memory.resize(30)
-            else:
-                box.catalogue.leave_out(frozenset({"cpu"}))
-                box.core.engine.look_again()
+    bench = find_and_read()
+    box = bench.box
+    async with bench.working():
+        live = bench.add(stages=[Ask(name="find", application_id="t/find", accuracy_min=70.0)])
+        await bench.join(live, 2)
+        await bench.pause(1.26)  # a quarter of a second after a look
+        rounds = bench.planning.figures.rounds
+        if changed == "budget":
+            box.memory.resize(30)
+        else:
+            box.catalogue.leave_out(frozenset({"cpu"}))
+            box.core.engine.look_again()
+        await bench.pause(0.05)
+        assert bench.planning.figures.rounds == rounds + 1
+        assert plan_of(live).feasible is (changed == "budget")
+        if changed == "processors":
+            box.catalogue.leave_out(frozenset())
+            box.core.engine.look_again()
             await bench.pause(0.05)
-            assert bench.planning.figures.rounds == rounds + 1
-            assert live.plan is not None
-            assert live.plan.feasible is (changed == "budget")
-            if changed == "processors":
-                box.catalogue.leave_out(frozenset())
-                box.core.engine.look_again()
-                await bench.pause(0.05)
-                assert live.plan.feasible
-
-    run_virtual(told)
+            assert plan_of(live).feasible
 
 
 @story
@@ -84,8 +78,7 @@ async def test_load_of_single_calls_is_planned_with() -> None:
     """Single calls begin to take much of the workers: the plans make room, though nothing of the pipelines has changed;
     a load that stays plans nothing more.
     """
-    bench = find_and_read()
-    async with bench.working():
+    async with planning_bench() as bench:
         live = bench.add()
         await bench.join(live, 20, "c1")
         feed = asyncio.create_task(bench.feed(live, 20, 40, 1, "c1"))
@@ -105,13 +98,10 @@ async def test_load_of_single_calls_is_planned_with() -> None:
 @story
 async def test_pipeline_put_anew_between_two_looks_has_a_plan() -> None:
     """Deleted and defined again as it was."""
-    bench = find_and_read()
-    async with bench.working():
+    async with planning_bench() as bench:
         live = bench.add()
         await bench.join(live, 10)
         again = replace(live, plan=None)
-        bench.pipelines[live.pipeline.id] = again
-        bench.planning.wake()
+        bench.put(again)
         await bench.pause(0.2)
-        assert again.plan is not None
-        assert again.plan.fps == 10
+        assert plan_of(again).fps == 10

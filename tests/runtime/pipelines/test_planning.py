@@ -8,30 +8,28 @@ import pytest
 from appliance.domain.errors import PipelineNotPossible
 from appliance.domain.pipeline import PipelineClient
 from tests.fakes.clock import story
-from tests.runtime.pipelines.bench import find_and_read, replayed, taken
+from tests.runtime.pipelines.bench import find_and_read, planning_bench, replayed, taken
+from tests.runtime.plans import plan_of
 
 
 @story
 async def test_pipeline_without_frames_or_clients_has_an_empty_plan() -> None:
     """Nothing is planned again and again."""
-    bench = find_and_read()
-    async with bench.working():
+    async with planning_bench() as bench:
         live = bench.add()
         await bench.pause(3)
-        assert live.plan is not None
-        assert (live.plan.feasible, live.plan.stages, live.plan.cost) == (True, (), 0.0)
-        assert live.plan.takes_ms == {"find": 20.0, "lines": 0.3, "read": 8.0}
-        assert live.plan.reason == "nobody has joined and no frames come: nothing is kept for it"
+        assert (plan_of(live).feasible, plan_of(live).stages, plan_of(live).cost) == (True, (), 0.0)
+        assert plan_of(live).takes_ms == {"find": 20.0, "lines": 0.3, "read": 8.0}
+        assert plan_of(live).reason == "nobody has joined and no frames come: nothing is kept for it"
         assert bench.planning.figures.rounds == 1
         await bench.feed(live, 10, 1, 2)
-        assert "worker-seconds a second" in live.plan.reason
+        assert "worker-seconds a second" in plan_of(live).reason
 
 
 @story
 async def test_cancelled_planning_ends_in_any_turn_of_the_event_loop() -> None:
     """Also in the turns in which a pause ends: a box that stops waits for the end of planning."""
-    bench = find_and_read()
-    async with bench.working():
+    async with planning_bench() as bench:
         bench.add()
         for turns in range(12):
             task = asyncio.create_task(bench.planning.run())
@@ -49,8 +47,7 @@ async def test_measured_frame_rate_is_planned_for_within_a_second() -> None:
     """Frames without a joined client: rates, items and workers; neither a steady rate nor a slightly higher one plans
     anything more (SC-17 … SC-19).
     """
-    bench = find_and_read()
-    async with bench.working():
+    async with planning_bench() as bench:
         live = bench.add()
         await bench.feed(live, 20, 1.2, 3)
         plan = live.plan
@@ -71,14 +68,12 @@ async def test_measured_frame_rate_is_planned_for_within_a_second() -> None:
 @story
 async def test_jump_in_items_per_frame_is_planned_for_within_a_second() -> None:
     """From none to eight items a frame."""
-    bench = find_and_read()
-    async with bench.working():
+    async with planning_bench() as bench:
         live = bench.add()
         await bench.feed(live, 15, 4, 0)
-        assert live.plan is not None
-        assert not any(row.stage == "read" for row in live.plan.stages)
+        assert not any(row.stage == "read" for row in plan_of(live).stages)
         await bench.feed(live, 15, 1.0, 8)
-        rates = {row.stage: row.rate_rps for row in live.plan.stages}
+        rates = {row.stage: row.rate_rps for row in plan_of(live).stages}
         assert rates["read"] == pytest.approx(15 * 8, rel=0.15)
         replayed(bench)
 
@@ -86,8 +81,7 @@ async def test_jump_in_items_per_frame_is_planned_for_within_a_second() -> None:
 @story
 async def test_stage_whose_runs_balloon_is_planned_with_longer_times() -> None:
     """Runs take twice what was measured: all times of that stage are multiplied by it, and the plan takes more."""
-    bench = find_and_read()
-    async with bench.working():
+    async with planning_bench() as bench:
         live = bench.add()
         await bench.feed(live, 10, 2, 2)
         before = taken(live)
@@ -106,35 +100,29 @@ async def test_stage_whose_runs_balloon_is_planned_with_longer_times() -> None:
 @story
 async def test_silent_client_leaves_and_frees_a_part_of_the_plan() -> None:
     """After ten seconds without a frame."""
-    bench = find_and_read()
-    async with bench.working():
+    async with planning_bench() as bench:
         live = bench.add()
         await bench.join(live, 20)
-        assert live.plan is not None
-        assert live.plan.fps == 20
+        assert plan_of(live).fps == 20
         await bench.feed(live, 20, 3, 1, "c1")
-        assert live.plan.fps == 20
+        assert plan_of(live).fps == 20
         await bench.pause(11)
         assert len(live.clients) == 0
-        assert live.plan.fps == 0
+        assert plan_of(live).fps == 0
 
 
 @story
 async def test_pipeline_defined_anew_after_deletion_counts_plans_from_one() -> None:
-    bench = find_and_read()
-    async with bench.working():
+    async with planning_bench() as bench:
         live = bench.add()
         await bench.pause(1.0)
         await bench.join(live, 5.0)
-        assert live.plan is not None
-        assert live.plan.number > 1
-        del bench.pipelines["t/signs"]
-        bench.planning.wake()
+        assert plan_of(live).number > 1
+        bench.remove("t/signs")
         await bench.pause(1.0)
         live = bench.add()
         await bench.pause(0.2)
-        assert live.plan is not None
-        assert live.plan.number == 1
+        assert plan_of(live).number == 1
 
 
 @story
@@ -181,7 +169,6 @@ async def test_planning_round_that_fails_is_followed_by_the_next() -> None:
     await bench.pause(0.1)
     assert (live.plan, failures) == (None, [])
     await bench.pause(1)
-    assert live.plan is not None
     task.cancel()
 
 
@@ -190,8 +177,7 @@ async def test_pipeline_keeps_the_old_plan_while_the_policy_does_not_answer() ->
     """A pipeline without a plan is served without, which an event says; a client that would join is told to ask again.
     Once answers come there are plans.
     """
-    bench = find_and_read()
-    async with bench.working():
+    async with planning_bench() as bench:
         old = bench.add("old")
         await bench.join(old, 5)
         feed = asyncio.create_task(bench.feed(old, 5, 60, 1, "c1"))
@@ -202,8 +188,7 @@ async def test_pipeline_keeps_the_old_plan_while_the_policy_does_not_answer() ->
         joins = asyncio.create_task(bench.feed(new, 5, 60, 1))
         await bench.pause(6)
         assert old.plan is before
-        assert new.plan is not None
-        assert (new.plan.feasible, new.plan.reason) == (False, "no plan was found in time")
+        assert (plan_of(new).feasible, plan_of(new).reason) == (False, "no plan was found in time")
         told = {one.event: one.facts for one in bench.box.telemetry.recent()}
         assert told["pipelines not planned in time"]["pipelines"] == 2
         with pytest.raises(PipelineNotPossible, match="ask again"):
@@ -212,9 +197,8 @@ async def test_pipeline_keeps_the_old_plan_while_the_policy_does_not_answer() ->
         assert asked <= 3
         bench.answer_s = 0.02
         await bench.pause(25)
-        assert new.plan is not None
-        assert new.plan.feasible
-        assert new.plan.fps == pytest.approx(5, rel=0.1)
+        assert plan_of(new).feasible
+        assert plan_of(new).fps == pytest.approx(5, rel=0.1)
         for task in (feed, joins):
             task.cancel()
         replayed(bench)

@@ -11,7 +11,7 @@ from appliance.domain.catalogue import Quota, Tenant
 from appliance.domain.errors import PipelineNotPossible
 from tests.fakes.clock import run_virtual
 from tests.harness.lanes import seeds
-from tests.runtime.pipelines.bench import find_and_read, replayed, taken
+from tests.runtime.pipelines.bench import planning_bench, replayed, taken
 
 pytestmark = pytest.mark.gate("a whole engine for minutes of virtual time")
 
@@ -19,8 +19,7 @@ pytestmark = pytest.mark.gate("a whole engine for minutes of virtual time")
 async def _told(seed: int) -> list[tuple[str, Mapping[str, object]]]:
     """A minute with clients that come and go and frames that crowd; what was decided."""
     dice = random.Random(seed)
-    bench = find_and_read(workers=dice.choice((1, 2, 4)))
-    async with bench.working():
+    async with planning_bench(workers=dice.choice((1, 2, 4))) as bench:
         lives = [
             bench.add(f"p{at}", slo_ms=dice.choice((60, 200, 600)), weight=dice.choice((1.0, 2.0))) for at in range(3)
         ]
@@ -32,8 +31,7 @@ async def _told(seed: int) -> list[tuple[str, Mapping[str, object]]]:
                         await bench.join(live, dice.choice((2.0, 5.0, 10.0)), f"c{index}")
                 case 1:
                     for client in list(live.clients)[:1]:
-                        live.clients.leave(client.id)
-                        bench.planning.wake()
+                        bench.leave(live, client.id)
                 case 2:
                     quota = Quota(memory_ceiling_bytes=dice.choice((30, 45, 1000)))
                     bench.box.catalogue.put_tenant(Tenant("t", quota))

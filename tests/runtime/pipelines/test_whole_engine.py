@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +26,7 @@ from appliance.runtime.pipelines.windows import DECODE, FrameWindows
 from appliance.runtime.serving.portions import Portions
 from appliance.runtime.serving.predict import Call, Predictor
 from appliance.tasks.base import Media
-from tests.fakes.clock import run_virtual, story
+from tests.fakes.clock import story
 from tests.fakes.engine import EngineBench
 from tests.fakes.hand_clock import HandClock
 from tests.fakes.media import FakeMedia
@@ -103,6 +105,13 @@ class Desk:
         call = FrameCall("t", "r", self.bench.clock.now_ns(), **facts)
         return self.pipelines.predict(self.pipeline, Media(body or picture()), call)
 
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        """With workers; nothing is left over at the end."""
+        async with self.bench.working():
+            yield
+        self.assert_quiet()
+
     def assert_quiet(self) -> None:
         self.bench.assert_quiet()
         assert self.held.taken == 0
@@ -139,7 +148,7 @@ async def test_frames_beyond_the_plan_have_a_lower_priority_than_planned() -> No
 async def test_frame_with_real_tasks_is_answered_with_labels_and_boxes() -> None:
     """Each crop is classified by itself, and its box is where it lies in the picture; the figures say what was done."""
     desk = Desk()
-    async with desk.bench.working():
+    async with desk.working():
         await desk.ask()
         answer = json.loads(await desk.ask())
     (found,) = answer["items"]
@@ -153,7 +162,6 @@ async def test_frame_with_real_tasks_is_answered_with_labels_and_boxes() -> None
     assert (status.frames.answered, status.frames.in_time, status.frames.late) == (2, 2, 0)
     assert status.stages["what"].items_per_frame == LINES
     assert status.cost.per_frame.seconds == pytest.approx(0.05)
-    desk.assert_quiet()
 
 
 @story
@@ -164,7 +172,7 @@ async def test_spending_with_shared_and_abandoned_runs_equals_busy_time() -> Non
     desk = Desk(workers=1, batches=True)
     desk.put(slo_ms=75)
     single = Media(picture())
-    async with desk.bench.working():
+    async with desk.working():
         calls = [desk.ask() for _ in range(3)]
         alone = [
             desk.predictor.predict(desk.what, single, Call("t", str(at), desk.bench.clock.now_ns())) for at in range(4)
@@ -179,7 +187,6 @@ async def test_spending_with_shared_and_abandoned_runs_equals_busy_time() -> Non
     assert live.spending.total_ns > 0
     assert abs(live.spending.total_ns + desk.bench.engine.single_calls.total_ns - busy_ms * NS_PER_MS) < 100
     assert live.frames.dropped > 0
-    desk.assert_quiet()
 
 
 @story
@@ -191,7 +198,7 @@ async def test_dropped_items_count_as_expired_requests_of_the_application() -> N
         found = desk.bench.telemetry.of_application(application).values()
         return sum(one.outcomes.get(outcome, 0) for one in found)
 
-    async with desk.bench.working():
+    async with desk.working():
         await desk.ask()
         desk.bench.catalogue.put_application(replace(desk.what, late=Late.RUN))
         answer = json.loads(await desk.ask(timeout_ms=38))
@@ -205,14 +212,13 @@ async def test_dropped_items_count_as_expired_requests_of_the_application() -> N
         assert outcomes("t/find", "expired") == 1
         assert len(desk.bench.processor.ran) == runs
     assert desk.pipelines.status("t/signs").frames.dropped == 2
-    desk.assert_quiet()
 
 
 @story
 async def test_frame_counts_as_one_request_and_items_as_concurrent_requests() -> None:
     """Of a tenant that may have two requests at once, two items are under way; of one request a second, one frame."""
     desk = Desk(workers=4, concurrent_requests=2)
-    async with desk.bench.working():
+    async with desk.working():
         await desk.ask()
         answer = json.loads(await desk.ask())
         assert answer["timings_ms"]["what"] > 20, "the third waits for one of the others, though workers are free"
@@ -221,35 +227,31 @@ async def test_frame_counts_as_one_request_and_items_as_concurrent_requests() ->
         with pytest.raises(QuotaExceeded):
             await desk.ask()
         await asyncio.gather(*two)
-    desk.assert_quiet()
     rated = Desk(requests_per_s=1.0)
-    async with rated.bench.working():
+    async with rated.working():
         await rated.ask()
         with pytest.raises(QuotaExceeded):
             await rated.ask()
-    rated.assert_quiet()
 
 
 @story
 async def test_picture_of_a_frame_counts_in_memory_while_needed() -> None:
     """Among the bodies in memory; without room for the picture the frame is refused."""
     desk = Desk()
-    async with desk.bench.working():
+    async with desk.working():
         frame = asyncio.create_task(desk.ask())
         await desk.bench.pause(15)
         assert desk.held.taken == 32 * 32 * 3
         await desk.bench.pause(13)
         assert desk.held.taken == 0, "all crops are tensors"
         await frame
-    desk.assert_quiet()
     small = Desk(held_bytes=5000)
-    async with small.bench.working():
+    async with small.working():
         first = asyncio.create_task(small.ask())
         await small.bench.pause(5)
         with pytest.raises(Busy):
             await small.ask()
         await first
-    small.assert_quiet()
 
 
 @story
@@ -275,38 +277,33 @@ def _quarantine(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("variant", [None, "gone"])
-def test_fork_with_an_unserved_network_is_answered_by_the_other(variant: str | None) -> None:
+@story
+async def test_fork_with_an_unserved_network_is_answered_by_the_other(variant: str | None) -> None:
     """The network is quarantined, or the only variant that may answer has gone: its item has no answer, and the other
     one's has.
     """
-
-    async def story() -> None:
-        desk = Desk()
-        desk.put((Ask(name="what", application_id="t/what", variant=variant), SIGNS[0]))
-        async with desk.bench.working():
-            if variant is None:
-                _quarantine(desk)
-            answer = json.loads(await desk.ask())
-        assert [(one["stage"], one.get("none")) for one in answer["items"]] == [("what", "error"), ("find", None)]
-        frames = desk.pipelines.status("t/signs").frames
-        assert (answer["in_time"], frames.in_time, frames.errors, frames.dropped, frames.late) == (False, 0, 1, 0, 0)
-        desk.assert_quiet()
-
-    run_virtual(story)
+    desk = Desk()
+    desk.put((Ask(name="what", application_id="t/what", variant=variant), SIGNS[0]))
+    async with desk.working():
+        if variant is None:
+            _quarantine(desk)
+        answer = json.loads(await desk.ask())
+    assert [(one["stage"], one.get("none")) for one in answer["items"]] == [("what", "error"), ("find", None)]
+    frames = desk.pipelines.status("t/signs").frames
+    assert (answer["in_time"], frames.in_time, frames.errors, frames.dropped, frames.late) == (False, 0, 1, 0, 0)
 
 
 @story
 async def test_planned_variant_that_has_gone_is_replaced_until_the_next_plan() -> None:
     """The box chooses; a variant that the stage names is not replaced."""
     desk = Desk()
-    async with desk.bench.working():
+    async with desk.working():
         await desk.ask()
         row = StagePlan("what", "cpu", "gone", 1, 1, 10.0, 1.0, 10.0, 0.0)
         desk.pipelines.get("t/signs").new_plan(PipelinePlan(1, True, 1.0, 100.0, (row,), "", 10.0, 10.0))
         assert _variants(json.loads(await desk.ask())) == ["v"] * LINES
         desk.put((*SIGNS[:2], Ask(name="what", application_id="t/what", after=("lines",), variant="gone")))
         assert _variants(json.loads(await desk.ask())) == [None] * LINES
-    desk.assert_quiet()
 
 
 def _variants(answer: Any) -> list[str | None]:
@@ -404,14 +401,13 @@ async def test_pipeline_of_a_single_network_keeps_no_picture() -> None:
     """
     desk = Desk()
     desk.put(SIGNS[:1])
-    async with desk.bench.working():
+    async with desk.working():
         await desk.ask()
         answer = json.loads(await desk.ask())
         assert answer["timings_ms"] == {"find": 22.0}
         with pytest.raises(BadMedia):
             await desk.ask(b"no picture")
     assert desk.pipelines.status("t/signs").frames.failed == 1
-    desk.assert_quiet()
 
 
 @story

@@ -16,9 +16,7 @@ from appliance.clock import NS_PER_MS
 from appliance.domain.catalogue import TaskKind, TaskSpec
 from appliance.domain.pipeline import Ask, Crop, Pipeline, Stage
 from appliance.domain.request import Request
-from appliance.policies.allocation.frontier import Frontier
 from appliance.runtime.pipelines.accounts import Tariff
-from appliance.runtime.pipelines.composition import PlanningConfig, PlanningPorts, make_planning
 from appliance.runtime.pipelines.frame import FrameCall
 from appliance.runtime.pipelines.live import LivePipeline
 from appliance.runtime.pipelines.pipelines import Pipelines
@@ -28,6 +26,7 @@ from appliance.tasks.base import Media
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
 from tests.fakes.stages import FakeStages, Path
+from tests.runtime.pipelines.bench import planning_of
 
 T = TypeVar("T")
 TARIFF = Tariff(lambda kind: None, {"cpu": 3600.0})
@@ -93,31 +92,18 @@ class WholeBox:
         self.box.add(read, name="read", task=TaskSpec(TaskKind.IMAGE_CLASSIFICATION))
         self.objects = 0
         self.stages = EngineStages(self.box, self._says)
-        core, numbers = self.box.core, count()
+        numbers = count()
         alone = (RunGroup("p", workers, self.box.processor, {"cpu": ""}),)
         self.pipelines = Pipelines(
             clock=self.box.clock,
-            catalogue=core.catalogue,
-            engine=core.engine,
+            catalogue=self.box.catalogue,
+            engine=self.box.engine,
             stages=self.stages,
             new_id=lambda: f"c{next(numbers)}",
             tariff=TARIFF,
         )
-        ports = PlanningPorts(
-            clock=self.box.clock,
-            catalogue=core.catalogue,
-            engine=core.engine,
-            queue=core.queue,
-            memory=core.memory,
-            account=core.account,
-            residency=core.residency,
-            events=self.box.telemetry,
-            decisions=self.box.decisions,
-            background=_soon,
-            groups=self.box.group.groups() if self.box.twins else alone,
-        )
-        config = PlanningConfig(policy=Frontier(), policy_name="frontier", tariff=TARIFF)
-        self.planning = make_planning(ports, config, self.pipelines.live)
+        groups = self.box.group.groups() if self.box.twins else alone
+        self.planning = planning_of(self.box, groups, _soon, TARIFF, self.pipelines.live)
         self._cameras: list[asyncio.Task[None]] = []
         self._frames: set[asyncio.Task[None]] = set()
 

@@ -28,6 +28,12 @@ def times_of(told: Told | None = None, *, is_measured: bool = True) -> RunTimes:
     return RunTimes(ROWS, 0.1, told or Told(), is_measured=is_measured)
 
 
+def ran(times: RunTimes, items: int, running: int, took_ms: float, now_ns: int = NOW, *, count: int = 50) -> None:
+    """So many runs alike."""
+    for _ in range(count):
+        times.ran(items, running, round(took_ms * NS_PER_MS), now_ns)
+
+
 @pytest.mark.parametrize(
     ("items", "running", "expected_ms"),
     [(0, 1, 10), (1, 1, 10), (2, 1, 30), (4, 1, 30), (8, 1, 60), (1, 2, 14), (3, 2, 44), (1, 3, 14), (1, INLINE, 10)],
@@ -40,13 +46,11 @@ def test_expected_time_before_any_run_is_as_measured_at_import(items: int, runni
 def test_expected_time_follows_runs_of_the_case_else_ballooning() -> None:
     """A case that has run goes by its runs; a case that has not, by the import times how much slower all has become."""
     times = times_of()
-    for _ in range(50):
-        times.ran(1, 1, 20 * NS_PER_MS, NOW)
+    ran(times, 1, 1, 20)
     assert times.expected_ns(1, 1, NOW) == pytest.approx(20 * NS_PER_MS, rel=0.01)
     assert times.ballooning == pytest.approx(2, rel=0.01)
     assert times.expected_ns(4, 2, NOW) == pytest.approx(88 * NS_PER_MS, rel=0.01)
-    for _ in range(50):
-        times.ran(4, 2, 44 * NS_PER_MS, NOW)
+    ran(times, 4, 2, 44)
     assert times.expected_ns(4, 2, NOW) == pytest.approx(44 * NS_PER_MS, rel=0.01)
     assert times.expected_ns(1, 1, NOW) == pytest.approx(20 * NS_PER_MS, rel=0.01)
 
@@ -102,18 +106,15 @@ def test_drift_of_run_times_and_the_end_of_drift_are_told_once_each() -> None:
     """Not with every run; and around the bound it does not go to and fro."""
     told = Told()
     times = times_of(told)
-    for _ in range(50):
-        times.ran(1, 1, 20 * NS_PER_MS, NOW)
+    ran(times, 1, 1, 20)
     assert (told.drifts, times.is_drifted) == ([True], True)
     for took_ms in (14, 16) * 50:  # about the bound
         times.ran(1, 1, took_ms * NS_PER_MS, NOW)
     assert BACK < times.ballooning < DRIFT + 0.1
     assert told.drifts == [True]
-    for _ in range(50):
-        times.ran(1, 1, 10 * NS_PER_MS, NOW)
+    ran(times, 1, 1, 10)
     assert told.drifts == [True, False]
-    for _ in range(50):
-        times.ran(1, 1, 5 * NS_PER_MS, NOW)
+    ran(times, 1, 1, 5)
     assert told.drifts == [True, False, True]
 
 
@@ -142,8 +143,7 @@ def test_short_runs_do_not_count_as_ballooning() -> None:
     """The time to hand a run to a worker and back is as long as the run."""
     told = Told()
     times = RunTimes((Latency(1, 0.05, 0.1), Latency(64, 3.0, 4.0)), 0.1, told)
-    for _ in range(50):
-        times.ran(1, 1, 200_000, NOW)
+    ran(times, 1, 1, 0.2)
     assert times.expected_ns(1, 1, NOW) == pytest.approx(200_000, rel=0.01)
     assert (times.ballooning, told.drifts) == (1.0, [])
 
@@ -153,14 +153,11 @@ def test_inline_runs_are_timed_apart_from_runs_on_workers() -> None:
     a worker show that it has become quick again.
     """
     times = RunTimes((Latency(1, 0.2, 0.3),), 0.1, Told())
-    for _ in range(50):
-        times.ran(1, 1, 400_000, NOW)
+    ran(times, 1, 1, 0.4)
     assert times.inline_ns(1, NOW) == 200_000
-    for _ in range(50):
-        times.ran(1, INLINE, 600_000, NOW + 1)
+    ran(times, 1, INLINE, 0.6, NOW + 1)
     assert times.inline_ns(1, NOW + 1) == pytest.approx(600_000, rel=0.01)
-    for _ in range(50):
-        times.ran(1, 1, 100_000, NOW + 2)
+    ran(times, 1, 1, 0.1, NOW + 2)
     assert times.inline_ns(1, NOW + 2) == pytest.approx(100_000, rel=0.02)
 
 
@@ -168,8 +165,7 @@ def test_expected_time_of_an_unmeasured_size_follows_the_first_runs() -> None:
     """Until there was a run, as the import says of another size; then as its runs."""
     times = times_of(is_measured=False)
     assert times.expected_ns(1, 1, NOW) == 10 * NS_PER_MS
-    for _ in range(5):
-        times.ran(1, 1, 70 * NS_PER_MS, NOW)
+    ran(times, 1, 1, 70, count=5)
     assert times.expected_ns(1, 1, NOW) == 70 * NS_PER_MS
     assert times.ballooning == 1.0
 
@@ -202,12 +198,10 @@ def test_flood_of_sizes_does_not_end_the_learning_of_other_sizes() -> None:
 def test_new_measurement_replaces_the_reference_and_keeps_the_runs() -> None:
     """What runs have shown stays; what they are compared with is new."""
     times = times_of()
-    for _ in range(50):
-        times.ran(1, 1, 20 * NS_PER_MS, NOW)
+    ran(times, 1, 1, 20)
     times.refer((Latency(1, 20, 22),))
     assert times.expected_ns(1, 1, NOW) == pytest.approx(20 * NS_PER_MS, rel=0.01)
-    for _ in range(50):
-        times.ran(1, 1, 20 * NS_PER_MS, NOW)
+    ran(times, 1, 1, 20)
     assert times.ballooning == pytest.approx(1, rel=0.01)
 
 
@@ -272,12 +266,10 @@ def test_ballooning_is_over_where_nothing_runs() -> None:
     it is over.
     """
     times = times_of()
-    for _ in range(50):
-        times.ran(1, 1, 20 * NS_PER_MS, NOW)
+    ran(times, 1, 1, 20)
     assert times.ballooning_at(NOW + TRUSTED_NS) == pytest.approx(2, rel=0.01)
     assert times.ballooning_at(NOW + TRUSTED_NS + 1) == 1.0
-    for _ in range(100):
-        times.ran(1, 1, 5 * NS_PER_MS, NOW)
+    ran(times, 1, 1, 5, count=100)
     assert times.ballooning_at(NOW + TRUSTED_NS + 1) == pytest.approx(0.5, rel=0.01)
 
 

@@ -2,21 +2,25 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
+from typing import Any, Literal
+
+import pytest
 
 from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.domain.catalogue import Application
-from appliance.domain.errors import CreditExceeded, FrameDropped
+from appliance.domain.errors import CreditExceeded, FrameDropped, PromiseNotPossible
 from appliance.domain.pipeline import Pipeline
 from appliance.domain.session import (
     AccuracyPromise,
     DeviceReport,
     FrameHead,
     LatencyPromise,
+    Notice,
     NoticeKind,
     Promise,
 )
@@ -60,10 +64,20 @@ class Device:
     """What a device saw."""
 
     live: LiveSession
-    told: Counter[NoticeKind]
+    notices: list[Notice] = field(default_factory=list)
     captured: int = 0
     sent: int = 0
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+    @property
+    def told(self) -> Counter[NoticeKind]:
+        """How often of what."""
+        return Counter(notice.kind for notice in self.notices)
+
+    @property
+    def news(self) -> list[Notice]:
+        """All but plans of the same variant."""
+        return [notice for notice in self.notices if notice.kind is not NoticeKind.PLAN]
 
 
 class Fleet:
@@ -176,6 +190,55 @@ class Fleet:
         )
         return await self.sessions.join(order)
 
+    async def camera(
+        self,
+        application: Application,
+        promise: Promise,
+        *,
+        mbps: float = 20.0,
+        link: Link | None = None,
+        rtt_ms: float = 10.0,
+        drop_rate: float | None = None,
+        is_greedy: bool = False,
+        **more: Any,
+    ) -> LiveSession:
+        """A session whose device sends from now on, over a link of `mbps` unless it is told otherwise.
+
+        Raises: PromiseNotPossible.
+        """
+        live = await self.join(application, promise, mbps=mbps, rtt_ms=rtt_ms, **more)
+        self.stream(live, link or steady(mbps), rtt_ms=rtt_ms, drop_rate=drop_rate, is_greedy=is_greedy)
+        return live
+
+    async def cameras(
+        self, count: int, application: Application, promise: Promise, *, every_s: float = 0.0, **more: Any
+    ) -> list[LiveSession]:
+        """So many sessions whose devices send, one after the other. Raises: PromiseNotPossible."""
+        lives = []
+        for _ in range(count):
+            lives.append(await self.camera(application, promise, **more))
+            await self.pass_s(every_s)
+        return lives
+
+    async def fill(
+        self, application: Application, promise: Promise, *, every_s: float = 0.0, most: int = 60, **more: Any
+    ) -> tuple[list[LiveSession], PromiseNotPossible]:
+        """Sessions whose devices send, as many as are let in; and the refusal of the one after them."""
+        lives: list[LiveSession] = []
+        while len(lives) < most:
+            try:
+                lives.append(await self.camera(application, promise, **more))
+            except PromiseNotPossible as refusal:
+                return lives, refusal
+            await self.pass_s(every_s)
+        raise AssertionError("no session was refused")
+
+    async def refused(self, application: Application, promise: Promise, **more: Any) -> PromiseNotPossible:
+        """Why a session is not let in."""
+        with pytest.raises(PromiseNotPossible) as caught:
+            await self.join(application, promise, **more)
+        return caught.value
+
     async def join_pipeline(
         self, pipeline: Pipeline, promise: Promise, *, fps: float = 15.0, mbps: float = 20.0, wait: bool = False
     ) -> LiveSession:
@@ -204,7 +267,7 @@ class Fleet:
         is_greedy: bool = False,
     ) -> Device:
         """Its device sends from now on, as its plans say; a greedy one every frame."""
-        device = Device(live, Counter())
+        device = Device(live)
         self.devices.append(device)
         for work in (
             self._camera(device, link, rtt_ms, drop_rate, from_frame, is_greedy=is_greedy),
@@ -215,6 +278,49 @@ class Fleet:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return device
+
+    @asynccontextmanager
+    async def asked(self, application: Application, *, every_ms: float = 0.0) -> AsyncIterator[None]:
+        """Meanwhile a caller without a session asks one request after the other."""
+
+        async def ask() -> None:
+            while True:
+                await self.bench.infer(application=application.id, tenant=application.tenant)
+                await self.bench.pause(every_ms)
+
+        task = asyncio.create_task(ask())
+        try:
+            yield
+        finally:
+            task.cancel()
+
+    @contextmanager
+    def deciding(
+        self, name: Literal["adapt", "offloads"], meanwhile: Callable[[], Awaitable[object]]
+    ) -> Iterator[None]:
+        """What happens meanwhile between each decision of a planner and its answer."""
+        planners = self.sessions.planning.deciding
+        decide = getattr(planners, name)
+
+        async def slowly(problem: object) -> object:
+            plan = await decide(problem)
+            await meanwhile()
+            return plan
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(planners, name, slowly)
+            yield
+
+    @property
+    def states(self) -> list[SessionState]:
+        """Of all devices, in the order in which they began to send."""
+        return [device.live.state for device in self.devices]
+
+    @property
+    def kept_share(self) -> float:
+        """Of all windows of all devices."""
+        windows = sum(device.live.windows for device in self.devices)
+        return sum(device.live.kept for device in self.devices) / windows if windows else 0.0
 
     def disconnect(self, device: Device) -> None:
         """Its line breaks: what was on its way is lost."""
@@ -228,7 +334,7 @@ class Fleet:
     async def _listen(self, device: Device) -> None:
         with self.sessions.subscribe(device.live) as notices:
             async for notice in notices:
-                device.told[notice.kind] += 1
+                device.notices.append(notice)
 
     async def _camera(
         self, device: Device, link: Link, rtt_ms: float, drop_rate: float | None, from_frame: int, *, is_greedy: bool
@@ -291,7 +397,18 @@ class Fleet:
         await frame.answer(Media(body, "application/json"), f"{live.id}-{number}")
 
 
-def promise_of(offer: dict[str, object]) -> Promise:
+@asynccontextmanager
+async def box_with(
+    sizes: Mapping[int, Cost], *, tenant: str = "t", accuracies: tuple[float, ...] = (), **more: Any
+) -> AsyncIterator[tuple[Fleet, Application]]:
+    """A fleet at work, and an application with a variant for each picture size."""
+    fleet = Fleet(**more)
+    application = fleet.add(sizes, tenant=tenant, accuracies=accuracies)
+    async with fleet.working():
+        yield fleet, application
+
+
+def promise_of(offer: Mapping[str, object]) -> Promise:
     """As it is posted."""
     if offer["kind"] == "accuracy":
         return AccuracyPromise(float(str(offer["drop_max"])))

@@ -31,7 +31,7 @@ async def at_once(live: LiveSession, frame: Frame) -> int:
 class Stage:
     """A session that is served, and what it told of frames that ended."""
 
-    def __init__(self) -> None:
+    def __init__(self, session: Session = SESSION) -> None:
         self.clock = HandClock()
         self.ended: list[FrameResult] = []
         self.has_room = True
@@ -39,7 +39,7 @@ class Stage:
         """Bytes of answers that are kept."""
         self.live = LiveSession(
             self.clock,
-            SESSION,
+            session,
             credit=2,
             predict=never,
             turn=at_once,
@@ -50,6 +50,12 @@ class Stage:
             answers=KeptAnswers(self.room, "harbour"),
         )
         self.live.become(SessionState.SERVED)
+
+    def frame(self, number: int, body: bytes = b"body") -> Frame:
+        """Whole."""
+        frame = self.live.begin(self.head(number))
+        frame.received(body)
+        return frame
 
     def head(self, number: int, age_ms: float = 5.0) -> FrameHead:
         return FrameHead(number, self.clock.now_ns(), self.clock.now_ns() - int(age_ms * NS_PER_MS), 1000)

@@ -4,27 +4,23 @@ from dataclasses import replace
 
 import pytest
 
-from appliance.clock import NS_PER_MS, NS_PER_S
+from appliance.clock import NS_PER_MS
 from appliance.domain.errors import CreditExceeded
 from appliance.domain.session import (
     AccuracyPromise,
     DeviceReport,
     DropCause,
     LatencyPromise,
-    Promise,
     SessionPlan,
 )
 from appliance.runtime.sessions import adapting, offloading
 from appliance.runtime.sessions.adapting import FrameOverhead
-from appliance.runtime.sessions.ledger import Load
 from appliance.runtime.sessions.live import LiveSession
-from appliance.runtime.sessions.offers import offers
 from appliance.runtime.sessions.pools import key_of
-from appliance.runtime.sessions.windows import AccuracyWindows
 from appliance.runtime.sessions.zoo import Rung
 from tests.fakes.clock import story
 from tests.fakes.processor import Cost
-from tests.runtime.sessions.fleet import Fleet
+from tests.runtime.sessions.fleet import Fleet, box_with
 from tests.runtime.sessions.stage import Stage, running
 
 KILOBYTES_640 = 53.248
@@ -44,7 +40,7 @@ async def test_frame_budget_allows_own_wait_and_longest_foreign_run() -> None:
     """Eq. 5: 53,248 bytes at 16 Mbit/s are 26.624 ms. Of 150 ms, 5 go up, 5 go down, 4 go to decoding and 30 to a run
     of others; 79.376 are left for the wait and the run, 39.688 for each. Without the others it is 54.688.
     """
-    fleet = Fleet(workers=1)
+    fleet = Fleet()
     async with fleet.working():
         rung, live = await _rung(fleet)
         assert live.sent.expected_bytes(rung.size) == pytest.approx(KILOBYTES_640 * 1000)
@@ -89,9 +85,7 @@ async def test_age_of_results_counts_from_capture_for_fresh_reference() -> None:
     one frame: a drop of 0.018, within reach; with 0.045 lost at once 0.053, beyond it. Against that box 7 frames of age
     lose 5 · 0.004 = 0.02, and a younger result loses nothing.
     """
-    fleet = Fleet(workers=1)
-    gate = fleet.add({640: Cost(run_ms=20)})
-    async with fleet.working():
+    async with box_with({640: Cost(run_ms=20)}) as (fleet, gate):
         live = await fleet.join(gate, AccuracyPromise(0.05), mbps=16, fps=30.0)
         rung = replace(fleet.sessions.planning.zoos.of(key_of(live)).best, usual_ms={1: 20.0})
         live.report(DeviceReport(drop_rate=0.004, drop_base=0.01))
@@ -104,42 +98,6 @@ async def test_age_of_results_counts_from_capture_for_fresh_reference() -> None:
         live.reference_stride = 2.0
         assert live.drop_beside_dedicated(7.0) == pytest.approx(0.02)
         assert live.drop_beside_dedicated(1.0) == 0.0
-
-
-def test_accuracy_window_is_mean_age_of_results_shown() -> None:
-    """From 0 ms on a result of -100 ms is shown, from 500 ms on one of 300: ages of 100 to 600 and 200 to 700 ms, 400
-    on average, 12 frames at 30 a second less half a frame for which each is on show: 11.5, a drop of 0.046 at 0.004.
-    """
-    for drop_max, kept in ((0.0461, 1), (0.0459, 0)):
-        windows = AccuracyWindows()
-        windows.begin(0)
-        windows.shown(-100 * NS_PER_MS, 0)
-        windows.shown(300 * NS_PER_MS, 500 * NS_PER_MS)
-        (closed,) = windows.roll(NS_PER_S, 30.0, lambda stride, _: 0.004 * stride, drop_max)
-        assert closed == pytest.approx((11.5, 0.046))
-        assert (windows.windows, windows.kept) == (1, kept)
-
-
-@pytest.mark.anyio
-async def test_counter_offers_double_and_then_bisect() -> None:
-    """100 ms where 230 are needed: 200 no, 400 yes, 283 yes, 238 yes, 219 no; 1.05 · 237.84 = 250. Ten a second where 3
-    may be had: 5 no, 2.5 yes, 3.53 no, 2.97 yes, 3.24 no; 10 / (1.05 · 3.3636) = 2.83. A drop of 0.02 where 0.05 can be
-    kept: 0.04 no, 0.08 yes, 0.0566 yes, 0.0476 no, 0.0519 yes; 1.05 · 0.051874 = 0.0545.
-    """
-    asked: list[Promise] = []
-
-    async def fits(promise: Promise) -> bool:
-        asked.append(promise)
-        if isinstance(promise, AccuracyPromise):
-            return promise.drop_max >= 0.05
-        return promise.slo_ms >= 230.0 or promise.rate_rps <= 3.0
-
-    found = [one.promise for one in await offers(LatencyPromise(100.0, 10.0), fits)]
-    assert found == [LatencyPromise(250.0, 10.0), LatencyPromise(100.0, 2.83)]
-    assert [one.slo_ms for one in asked[:5] if isinstance(one, LatencyPromise)] == [200, 400, 283, 238, 219]
-    rates = [one.rate_rps for one in asked[5:] if isinstance(one, LatencyPromise)]
-    assert rates == [5.0, 2.5, 3.53, 2.97, 3.24]
-    assert [one.promise for one in await offers(AccuracyPromise(0.02), fits)] == [AccuracyPromise(0.0545)]
 
 
 @pytest.mark.anyio
@@ -183,23 +141,3 @@ def test_frame_places_within_promised_rate_come_back_with_time() -> None:
         frame.received(b"x")
     assert planned == [True] * 4 + [False, True, False]
     assert live.counts.unplanned == 2
-
-
-@story
-async def test_processor_time_left_for_promise_matches_hand_case() -> None:
-    """Two tenants of equal weight. Of all workers another pool needs 0.3 at least, of this tenant 0.2, and requests
-    without a session take 0.1: 0.4 are free. The tenant's half less what it has, 0.3, is less than that, so the tenant
-    may have 0.4; with 0.4 for such requests only 0.1 are free, and the tenant's half counts: 0.3.
-    """
-    fleet = Fleet(workers=1)
-    async with fleet.working():
-        ledger = fleet.sessions.planning.ledger
-        ledger.put("theirs", Load("other", 0.3, 0.3))
-        ledger.put("mine", Load("own", 0.2, 0.2))
-        weights = {"own": 1.0, "other": 1.0}
-        ledger.unplanned = 0.1
-        assert ledger.for_admission("new", "own", weights) == pytest.approx(0.4)
-        ledger.unplanned = 0.4
-        assert ledger.for_admission("new", "own", weights) == pytest.approx(0.3)
-        ledger.remove("theirs")
-        ledger.remove("mine")

@@ -7,7 +7,7 @@ from appliance.domain.session import AccuracyPromise
 from appliance.runtime.sessions.figures import SessionFigures
 from tests.fakes.clock import story
 from tests.fakes.processor import Cost
-from tests.runtime.sessions.fleet import Fleet
+from tests.runtime.sessions.fleet import box_with
 
 
 def test_window_drops_and_estimates_averaged_give_drop_and_error() -> None:
@@ -58,13 +58,8 @@ async def test_sessions_planned_together_show_batch_start_and_estimate() -> None
     """Two alike devices run in batches of 2. The box is idle else: drop within the promise, estimate near the drop,
     workers busy for less than all of the time. A batch with all frames in begins before its planned start.
     """
-    fleet = Fleet()
-    gate = fleet.add({640: Cost(run_ms=20.0, run_ms_by_batch={1: 20.0, 2: 22.0, 4: 26.0})})
-    async with fleet.working():
-        lives = []
-        for _ in range(2):
-            lives.append(await fleet.join(gate, AccuracyPromise(0.05), mbps=40.0))
-            fleet.stream(lives[-1], lambda _: 40e6, drop_rate=0.004)
+    async with box_with({640: Cost(run_ms=20.0, run_ms_by_batch={1: 20.0, 2: 22.0, 4: 26.0})}) as (fleet, gate):
+        lives = await fleet.cameras(2, gate, AccuracyPromise(0.05), mbps=40.0, drop_rate=0.004)
         await fleet.pass_s(20)
         busy_ms = fleet.bench.engine.run_totals()[1]
         for live in lives:

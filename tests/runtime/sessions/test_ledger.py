@@ -38,3 +38,16 @@ def test_processor_ledger_counts_sold_time_as_taken() -> None:
     assert ledger.for_admission("b", "harbour", {"harbour": 1.0}) == pytest.approx(0.5)
     ledger.put("a", Load("harbour", planned=0.45, least=0.4))
     assert ledger.for_admission("b", "harbour", {"harbour": 1.0}) == pytest.approx(0.6)
+
+
+def test_processor_time_left_for_promise_is_all_that_is_free_or_share_of_tenant() -> None:
+    """Two tenants of equal weight. Of all workers another pool needs 0.3 at least, of this tenant 0.2, and requests
+    without a session take 0.1: 0.4 are free. The tenant's half less what it has, 0.3, is less than that, so the tenant
+    may have 0.4; with 0.4 for such requests only 0.1 are free, and the tenant's half counts: 0.3.
+    """
+    ledger, weights = ProcessorLedger(lambda: 1), {"own": 1.0, "other": 1.0}
+    ledger.put("theirs", Load("other", 0.3, 0.3))
+    ledger.put("mine", Load("own", 0.2, 0.2))
+    for unplanned, left in ((0.1, 0.4), (0.4, 0.3)):
+        ledger.unplanned = unplanned
+        assert ledger.for_admission("new", "own", weights) == pytest.approx(left)

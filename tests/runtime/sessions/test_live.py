@@ -96,8 +96,7 @@ async def test_frame_that_has_run_does_not_count_as_dropped() -> None:
     stage = Stage()
     full = QueueFull(application_id="a", queue_len_max=1)
     for number, error in enumerate((DeadlineExceeded(waited_ms=1.0), full)):
-        frame = stage.live.begin(stage.head(number))
-        frame.received(b"body")
+        frame = stage.frame(number)
 
         async def work(call: FrameCall, error: ApplianceError = error) -> bytes:
             call.ran("v")
@@ -112,8 +111,7 @@ async def test_frame_that_has_run_does_not_count_as_dropped() -> None:
 async def test_frame_answered_after_deadline_is_late() -> None:
     """The device has its answer all the same."""
     stage = Stage()
-    frame = stage.live.begin(stage.head(0))
-    frame.received(b"body")
+    frame = stage.frame(0)
 
     async def slow(call: FrameCall) -> bytes:
         assert call.deadline_ns == frame.captured_ns + 100 * NS_PER_MS
@@ -128,8 +126,7 @@ async def test_frame_answered_after_deadline_is_late() -> None:
 async def test_session_keeps_answers_for_two_seconds() -> None:
     """Then the frame number is known, and the answer is not."""
     stage = Stage()
-    frame = stage.live.begin(stage.head(3))
-    frame.received(b"body")
+    frame = stage.frame(3)
     result = await frame.run(running(None))
     assert stage.live.results_since(None) == [result]
     stage.clock.pass_s(2100 / 1000)
@@ -146,8 +143,7 @@ async def test_kept_answers_of_session_are_bounded_in_bytes() -> None:
     stage = Stage()
 
     async def answered(number: int, count: int) -> FrameResult:
-        frame = stage.live.begin(stage.head(number))
-        frame.received(b"body")
+        frame = stage.frame(number)
 
         async def work(call: FrameCall) -> bytes:
             return b"x" * count
@@ -176,8 +172,7 @@ async def test_kept_answers_of_session_are_bounded_in_bytes() -> None:
 async def test_ended_session_keeps_no_answers() -> None:
     """A frame that was under way then is answered, once."""
     stage = Stage()
-    frame = stage.live.begin(stage.head(0))
-    frame.received(b"body")
+    frame = stage.frame(0)
 
     async def work(call: FrameCall) -> bytes:
         stage.live.become(SessionState.ENDED, "left")
@@ -242,8 +237,7 @@ async def test_session_memory_is_bounded() -> None:
     """However many frames come, few are remembered, and fewer with their answers."""
     stage = Stage()
     for number in range(2000):
-        frame = stage.live.begin(stage.head(number))
-        frame.received(b"body")
+        frame = stage.frame(number)
         await frame.run(running(None))
         stage.clock.pass_s(33 / 1000)
         if number % 15 == 0:

@@ -1,5 +1,6 @@
 """A processor goes while devices stream: plans are made without it within a period, and with it when it is back."""
 
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -10,8 +11,9 @@ from appliance.domain.states import SessionState
 from tests.fakes.clock import story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
+from tests.runtime.plans import plan_of
 from tests.runtime.serving.machine import Machine
-from tests.runtime.sessions.fleet import Fleet, steady
+from tests.runtime.sessions.fleet import Fleet, box_with
 
 pytestmark = pytest.mark.gate("a whole engine for minutes of virtual time")
 
@@ -28,9 +30,10 @@ async def two_clusters(machine: Machine) -> AsyncIterator[Fleet]:
             yield fleet
 
 
-def _states(fleet: Fleet) -> dict[SessionState, int]:
-    states = [device.live.state for device in fleet.devices]
-    return {state: states.count(state) for state in states}
+def lose(fleet: Fleet, machine: Machine) -> None:
+    """The second cluster's."""
+    fleet.bench.clusters[0].lose("core 3 is offline")
+    machine.cores.discard(3)
 
 
 @pytest.mark.nightly("minutes of many devices")
@@ -43,18 +46,15 @@ async def test_latency_promises_are_planned_without_lost_worker() -> None:
     async with two_clusters(machine) as fleet:
         gate = fleet.add({320: Cost(run_ms=13)})
         for _ in range(8):
-            live = await fleet.join(gate, LatencyPromise(200.0, 15.0), mbps=50)
-            fleet.stream(live, steady(50))
+            live = await fleet.camera(gate, LatencyPromise(200.0, 15.0), mbps=50)
         await fleet.pass_s(5)
         planning = fleet.sessions.planning
         (pool,) = planning.pools
-        assert pool.plan is not None
-        assert (_states(fleet), len(pool.plan.workers)) == ({SessionState.SERVED: 8}, 2)
-        fleet.bench.clusters[0].lose("core 3 is offline")
-        machine.cores.discard(3)
+        assert (Counter(fleet.states), len(plan_of(pool).workers)) == ({SessionState.SERVED: 8}, 2)
+        lose(fleet, machine)
         await fleet.pass_s(1)
-        assert len(pool.plan.workers) == 1
-        states = _states(fleet)
+        assert len(plan_of(pool).workers) == 1
+        states = Counter(fleet.states)
         assert 3 <= states[SessionState.SERVED] <= 5
         assert states[SessionState.WAITING] == 8 - states[SessionState.SERVED]
         told = [device.told[NoticeKind.REMOVED] for device in fleet.devices]
@@ -68,7 +68,7 @@ async def test_latency_promises_are_planned_without_lost_worker() -> None:
             assert live.counts.late + live.counts.dropped - misses[live.id] <= 2
         machine.cores.add(3)
         await fleet.pass_s(20)
-        assert _states(fleet) == {SessionState.SERVED: 8}
+        assert Counter(fleet.states) == {SessionState.SERVED: 8}
 
 
 @pytest.mark.nightly("a long story of many plans")
@@ -80,21 +80,18 @@ async def test_accuracy_promises_leave_lost_worker() -> None:
     machine = Machine(0, 1, 2, 3)
     async with two_clusters(machine) as fleet:
         gate = fleet.add({320: Cost(run_ms=20)})
-        for _ in range(6):
-            live = await fleet.join(gate, AccuracyPromise(0.04), mbps=50, wait=True)
-            fleet.stream(live, steady(50), drop_rate=0.006)
+        await fleet.cameras(6, gate, AccuracyPromise(0.04), mbps=50, wait=True, drop_rate=0.006)
         await fleet.pass_s(8)
         assert {device.live.lane for device in fleet.devices} == {0, 1}
-        served = _states(fleet)[SessionState.SERVED]
-        fleet.bench.clusters[0].lose("core 3 is offline")
-        machine.cores.discard(3)
+        served = Counter(fleet.states)[SessionState.SERVED]
+        lose(fleet, machine)
         await fleet.pass_s(1)
         of_lane = [live.live.lane for live in fleet.devices if live.live.state is SessionState.SERVED]
         assert of_lane
         assert set(of_lane) == {0}
         machine.cores.add(3)
         await fleet.pass_s(30)
-        assert _states(fleet).get(SessionState.SERVED, 0) >= served
+        assert Counter(fleet.states).get(SessionState.SERVED, 0) >= served
 
 
 @story
@@ -105,17 +102,14 @@ async def test_session_of_lost_worker_moves_to_worker_with_room_at_once() -> Non
     machine = Machine(0, 1, 2, 3)
     async with two_clusters(machine) as fleet:
         gate = fleet.add({320: Cost(run_ms=10)})
-        for _ in range(6):
-            live = await fleet.join(gate, AccuracyPromise(0.3), mbps=50, wait=True)
-            fleet.stream(live, steady(50), drop_rate=0.006)
+        await fleet.cameras(6, gate, AccuracyPromise(0.3), mbps=50, wait=True, drop_rate=0.006)
         await fleet.pass_s(8)
         there = [device for device in fleet.devices if device.live.lane == 1]
         assert there
-        assert _states(fleet) == {SessionState.SERVED: 6}
-        fleet.bench.clusters[0].lose("core 3 is offline")
-        machine.cores.discard(3)
+        assert Counter(fleet.states) == {SessionState.SERVED: 6}
+        lose(fleet, machine)
         await fleet.pass_s(0.4)
-        assert _states(fleet) == {SessionState.SERVED: 6}
+        assert Counter(fleet.states) == {SessionState.SERVED: 6}
         assert {device.live.lane for device in fleet.devices} == {0}
         assert all(device.told[NoticeKind.REMOVED] == 1 for device in there)
 
@@ -125,12 +119,9 @@ async def test_session_of_lost_worker_moves_to_worker_with_room_at_once() -> Non
 async def test_waiting_session_is_let_in_on_any_worker_with_room() -> None:
     """Both workers are full; a device waits, and comes in on whichever worker a session leaves."""
     for lane in (0, 1):
-        fleet = Fleet(workers=2)
-        gate = fleet.add({320: Cost(run_ms=30)})
-        async with fleet.working():
+        async with box_with({320: Cost(run_ms=30)}, workers=2) as (fleet, gate):
             while True:
-                live = await fleet.join(gate, AccuracyPromise(0.05), mbps=50, wait=True)
-                fleet.stream(live, steady(50), drop_rate=0.01)
+                live = await fleet.camera(gate, AccuracyPromise(0.05), mbps=50, wait=True, drop_rate=0.01)
                 await fleet.pass_s(0.5)
                 if live.state is SessionState.WAITING:
                     break

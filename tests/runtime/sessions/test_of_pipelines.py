@@ -1,14 +1,15 @@
 """Sessions that name a pipeline: devices on emulated links, the engine and both planners, in virtual time."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 from appliance.api.streams.words import notice_of
 from appliance.clock import NS_PER_MS
-from appliance.domain.errors import BadInput, PromiseNotPossible, UnknownClient, UnknownPipeline
+from appliance.domain.errors import BadInput, FrameDropped, PromiseNotPossible, UnknownClient, UnknownPipeline
 from appliance.domain.session import (
     AccuracyPromise,
     Cause,
@@ -16,7 +17,6 @@ from appliance.domain.session import (
     FrameEnd,
     FrameHead,
     LatencyPromise,
-    Notice,
     NoticeKind,
     StageVariant,
 )
@@ -29,7 +29,8 @@ from appliance.tasks.base import Media
 from tests.fakes.clock import story
 from tests.fakes.processor import Cost
 from tests.runtime.pipelines.whole import WholeBox
-from tests.runtime.sessions.fleet import Fleet, promise_of, steady
+from tests.runtime.plans import plan_of
+from tests.runtime.sessions.fleet import Device, Fleet, promise_of, steady
 
 pytestmark = pytest.mark.gate("a whole engine for minutes of virtual time")
 
@@ -72,6 +73,35 @@ class Both:
     async def join(self, promise: LatencyPromise = PROMISE, **more: float) -> LiveSession:
         return await self.fleet.join_pipeline(self.signs.pipeline, promise, **more)  # type: ignore[arg-type]
 
+    async def refused(self, promise: LatencyPromise = PROMISE, **more: float) -> PromiseNotPossible:
+        with pytest.raises(PromiseNotPossible) as caught:
+            await self.join(promise, **more)
+        return caught.value
+
+    async def change_refused(self, live: LiveSession, promise: LatencyPromise) -> PromiseNotPossible:
+        """The session keeps the promise that it has."""
+        before = live.promise
+        with pytest.raises(PromiseNotPossible) as caught:
+            await self.fleet.sessions.change(live, promise=promise)
+        assert live.promise == before
+        return caught.value
+
+    async def cameras(self, count: int, promise: LatencyPromise, every_s: float = 0.0) -> list[Device]:
+        """Sessions whose devices send."""
+        devices = []
+        for _ in range(count):
+            devices.append(self.fleet.stream(await self.join(promise), steady(20)))
+            await self.fleet.pass_s(every_s)
+        return devices
+
+    async def fill(self, promise: LatencyPromise = PROMISE, every_s: float = 0.0) -> PromiseNotPossible:
+        """Sessions whose devices send, as many as are let in; returns the refusal of the one after them."""
+        try:
+            await self.cameras(20, promise, every_s)
+        except PromiseNotPossible as refusal:
+            return refusal
+        raise AssertionError("no session was refused")
+
     async def frame(self, live: LiveSession, number: int, age_ms: float = 5.0) -> FrameResult:
         """One frame, captured so long ago, from its head to its end."""
         now_ns = self.fleet.clock.now_ns()
@@ -81,27 +111,30 @@ class Both:
         return await frame.answer(Media(b"0123456789"), f"r{number}")
 
 
+@asynccontextmanager
+async def box_with_pipeline(**more: Any) -> AsyncIterator[Both]:
+    """At work."""
+    both = Both(**more)
+    async with both.working():
+        yield both
+
+
 @pytest.mark.nightly("a long story of many plans")
 @story
 async def test_pipeline_sessions_keep_every_promise_window() -> None:
     """Three cameras are clients with what they send; every window is kept, every frame is counted once, on both sides;
     when they leave nothing is planned for them."""
-    both = Both()
-    async with both.working():
-        for _ in range(3):
-            live = await both.join(LatencyPromise(400.0, 7.5))
-            both.fleet.stream(live, steady(20))
+    async with box_with_pipeline() as both:
+        lives = [device.live for device in await both.cameras(3, LatencyPromise(400.0, 7.5))]
         await both.fleet.pass_s(31)
-        lives = [device.live for device in both.fleet.devices]
         assert both.clients == {live.id: 7.5 for live in lives}
         for live in lives:
             counts = live.counts
             assert counts.sent > 200
             assert counts.answered >= 0.99 * (counts.sent - counts.under_way), counts
             assert live.windows == live.kept == 3
-            assert live.plan is not None
-            assert (live.plan.variant, live.plan.interval) == ("", 2)
-            assert 96 < (live.plan.size or 0) <= 1920
+            assert (plan_of(live).variant, plan_of(live).interval) == ("", 2)
+            assert 96 < (plan_of(live).size or 0) <= 1920
         frames = both.signs.frames
         assert frames.joined == frames.sent
         assert frames.in_time == sum(live.counts.answered for live in lives)
@@ -114,50 +147,43 @@ async def test_pipeline_sessions_keep_every_promise_window() -> None:
 async def test_refused_pipeline_session_gets_offers_that_are_kept() -> None:
     """Cameras join until one is refused, with the rate that the pipeline's admission says would be possible: that
     offer is good; so is the SLO that is offered to a device behind a slow link."""
-    both = Both(workers=1, objects=4)
-    async with both.working():
-        with pytest.raises(PromiseNotPossible) as slow:
-            await both.join(LatencyPromise(150.0, 2.0), mbps=0.5)
-        assert slow.value.cause == Cause.LINK
-        (offer,) = slow.value.offers
-        live = await both.join(promise_of(dict(offer)), mbps=0.5)  # type: ignore[arg-type]
+    async with box_with_pipeline(workers=1, objects=4) as both:
+        slow = await both.refused(LatencyPromise(150.0, 2.0), mbps=0.5)
+        assert slow.cause == Cause.LINK
+        (offer,) = slow.offers
+        live = await both.join(latency_promise_of(offer), mbps=0.5)
         assert live.state is SessionState.SERVED
         await both.fleet.sessions.end(live)
 
-        refused: PromiseNotPossible | None = None
-        for _ in range(20):
-            try:
-                both.fleet.stream(await both.join(), steady(20))
-            except PromiseNotPossible as error:
-                refused = error
-                break
-            await both.fleet.pass_s(1)
-        assert refused is not None
+        refused = await both.fill(every_s=1)
         assert refused.cause == Cause.PROCESSOR
         assert "processor cpu" in refused.reason
         (offer,) = refused.offers
-        assert 0.0 < promise_of(dict(offer)).rate_rps < 15.0  # type: ignore[union-attr]
-        assert (await both.join(promise_of(dict(offer)))).state is SessionState.SERVED  # type: ignore[arg-type]
+        promise = latency_promise_of(offer)
+        assert 0.0 < promise.rate_rps < 15.0
+        assert (await both.join(promise)).state is SessionState.SERVED
         await both.fleet.pass_s(12)
         assert all(device.live.windows == device.live.kept for device in both.fleet.devices)
+
+
+def latency_promise_of(offer: Mapping[str, object]) -> LatencyPromise:
+    promise = promise_of(offer)
+    assert isinstance(promise, LatencyPromise)
+    return promise
 
 
 @story
 async def test_waiting_pipeline_session_is_let_in_when_there_is_room() -> None:
     """With `wait` the session is no client until another leaves, and its device is told."""
-    both = Both(workers=1, objects=4)
-    async with both.working():
-        first = []
-        with suppress(PromiseNotPossible):
-            while True:
-                first.append(await both.join())
+    async with box_with_pipeline(workers=1, objects=4) as both:
+        await both.fill()
         waits = await both.fleet.join_pipeline(both.signs.pipeline, PROMISE, wait=True)
         device = both.fleet.stream(waits, steady(20))
         await both.fleet.pass_s(3)
         assert state_of(waits) is SessionState.WAITING
         assert "processor" in waits.reason
         assert waits.id not in both.clients
-        await both.fleet.sessions.end(first[0])
+        await both.fleet.sessions.end(both.fleet.devices[0].live)
         await both.fleet.pass_s(3)
         assert state_of(waits) is SessionState.SERVED
         assert device.told[NoticeKind.SERVED] == 1
@@ -169,8 +195,7 @@ async def test_pipeline_session_that_cannot_be_served_is_tried_ever_less_often()
     """A session whose promise is shorter than what the plan takes waits, and rests ever longer between two tries, each
     of which plans twice; with another promise it is tried at once.
     """
-    both = Both()
-    async with both.working():
+    async with box_with_pipeline() as both:
         waits = await both.fleet.join_pipeline(both.signs.pipeline, LatencyPromise(20.0, 1.0), wait=True)
         both.fleet.stream(waits, steady(20))
         await both.fleet.pass_s(60)
@@ -185,11 +210,9 @@ async def test_pipeline_session_that_cannot_be_served_is_tried_ever_less_often()
 @story
 async def test_pipeline_session_without_link_stays_client_for_two_seconds() -> None:
     """After that the session is no client, and is let in again when its device comes back."""
-    both = Both()
-    async with both.working():
-        live = await both.join()
-        device = both.fleet.stream(live, steady(20))
-        await both.fleet.pass_s(2)
+    async with box_with_pipeline() as both:
+        (device,) = await both.cameras(1, PROMISE, every_s=2)
+        live = device.live
         both.fleet.disconnect(device)
         await both.fleet.pass_s(1.5)
         assert state_of(live) is SessionState.SUSPENDED
@@ -228,21 +251,14 @@ async def test_pipeline_session_stays_client_over_restart() -> None:
 @story
 async def test_pipeline_session_keeps_old_promise_where_new_promise_is_refused() -> None:
     """More frames are let in as one more client's would be; where they are not, the old promise stays."""
-    both = Both(workers=1, objects=4)
-    async with both.working():
+    async with box_with_pipeline(workers=1, objects=4) as both:
         live = await both.join(LatencyPromise(400.0, 5.0))
         await both.fleet.sessions.change(live, promise=LatencyPromise(400.0, 10.0))
         assert both.clients == {live.id: 10.0}
         assert live.state is SessionState.SERVED
-        others = []
-        with suppress(PromiseNotPossible):
-            while True:
-                others.append(await both.join(LatencyPromise(400.0, 5.0)))
-        with pytest.raises(PromiseNotPossible):
-            await both.fleet.sessions.change(live, promise=LatencyPromise(400.0, 15.0))
-        with pytest.raises(PromiseNotPossible) as late:
-            await both.fleet.sessions.change(live, promise=LatencyPromise(20.0, 10.0))
-        assert late.value.cause == Cause.PROCESSOR
+        await both.fill(LatencyPromise(400.0, 5.0))
+        await both.change_refused(live, LatencyPromise(400.0, 15.0))
+        assert (await both.change_refused(live, LatencyPromise(20.0, 10.0))).cause == Cause.PROCESSOR
         with pytest.raises(BadInput, match="kind"):
             await both.fleet.sessions.change(live, promise=AccuracyPromise(0.1))
         assert (both.clients[live.id], live.promise) == (10.0, LatencyPromise(400.0, 10.0))
@@ -260,13 +276,9 @@ async def test_pipeline_session_keeps_old_promise_where_new_promise_is_refused()
 @story
 async def test_newest_pipeline_session_is_removed_when_load_grows() -> None:
     """Frames show more and more: the newest session goes, its device is told why, and the others are in time."""
-    both = Both(workers=1, objects=0)
-    async with both.working():
-        devices = []
-        for _ in range(3):
-            devices.append(both.fleet.stream(await both.join(LatencyPromise(400.0, 7.5)), steady(20)))
-            await both.fleet.pass_s(3)
-        assert all(device.live.state is SessionState.SERVED for device in devices)
+    async with box_with_pipeline(workers=1, objects=0) as both:
+        devices = await both.cameras(3, LatencyPromise(400.0, 7.5), every_s=3)
+        assert set(both.fleet.states) == {SessionState.SERVED}
         both.whole.objects = 16
         await both.fleet.pass_s(15)
         removed = [device for device in devices if device.told[NoticeKind.REMOVED]]
@@ -280,26 +292,14 @@ async def test_newest_pipeline_session_is_removed_when_load_grows() -> None:
 async def test_pipeline_session_is_told_of_other_variant_at_stage() -> None:
     """Frames show more, and cheaper variants serve: the device is told which, at which stage, and how accurate they
     are; while these stay, nothing."""
-    both = Both(workers=1, objects=2)
-    async with both.working():
-        live = await both.join(LatencyPromise(400.0, 15.0))
-        heard: list[Notice] = []
-
-        async def listen() -> None:
-            with both.fleet.sessions.subscribe(live) as notices:
-                async for notice in notices:
-                    heard.append(notice)
-
-        listening = asyncio.create_task(listen())
-        both.fleet.stream(live, steady(20))
-        await both.fleet.pass_s(3)
-        assert heard
-        assert {notice.kind for notice in heard} == {NoticeKind.PLAN}
-        assert live.plan is not None
-        assert [(one.stage, one.variant) for one in live.plan.stages] == [("find", "fine"), ("read", "fine")]
+    async with box_with_pipeline(workers=1, objects=2) as both:
+        (device,) = await both.cameras(1, LatencyPromise(400.0, 15.0), every_s=3)
+        assert device.notices
+        assert device.news == []
+        assert [(one.stage, one.variant) for one in plan_of(device.live).stages] == [("find", "fine"), ("read", "fine")]
         both.whole.objects = 8
         await both.fleet.pass_s(5)
-        changes = [notice for notice in heard if notice.kind is NoticeKind.VARIANT]
+        changes = [notice for notice in device.notices if notice.kind is NoticeKind.VARIANT]
         assert changes
         told, plan = changes[-1], changes[-1].plan
         assert plan is not None
@@ -312,10 +312,7 @@ async def test_pipeline_session_is_told_of_other_variant_at_stage() -> None:
         assert notice.stages is not None
         assert ("read", "coarse", coarse / 100.0) in [(one.stage, one.variant, one.accuracy) for one in notice.stages]
         await both.fleet.pass_s(5)
-        assert len([notice for notice in heard if notice.kind is NoticeKind.VARIANT]) == len(changes)
-        listening.cancel()
-        with suppress(asyncio.CancelledError):
-            await listening
+        assert device.told[NoticeKind.VARIANT] == len(changes)
 
 
 @story
@@ -323,8 +320,7 @@ async def test_pipeline_frames_count_as_answered_late_or_dropped() -> None:
     """A frame is late of which a part is missing, or that is answered after its deadline; one beyond the rate runs
     where a processor is free; a hopeless one is not read; a repeat gets the same answer.
     """
-    both = Both(workers=1)
-    async with both.working():
+    async with box_with_pipeline(workers=1) as both:
         live = await both.join(LatencyPromise(200.0, 2.0))
         whole = await both.frame(live, 0)
         assert whole.end is FrameEnd.ANSWERED
@@ -339,10 +335,8 @@ async def test_pipeline_frames_count_as_answered_late_or_dropped() -> None:
         results = await asyncio.gather(*(both.frame(live, number) for number in (4, 5)))
         assert [result.end for result in results] == [FrameEnd.ANSWERED] * 2
         await both.fleet.pass_s(2)
-        late = both.fleet.sessions
-        now_ns = both.fleet.clock.now_ns()
-        with pytest.raises(Exception, match="hopeless"):
-            late.frame_begins(live, FrameHead(8, now_ns, now_ns - 190 * NS_PER_MS, None, 10))
+        with pytest.raises(FrameDropped, match="hopeless"):
+            await both.frame(live, 8, age_ms=190)
         assert live.counts.drops == {DropCause.HOPELESS: 1}
         assert live.counts.sent == 5
 
@@ -350,8 +344,7 @@ async def test_pipeline_frames_count_as_answered_late_or_dropped() -> None:
 @story
 async def test_pipeline_client_of_session_cannot_be_used_or_ended_by_others() -> None:
     """A session ends with its pipeline."""
-    both = Both()
-    async with both.working():
+    async with box_with_pipeline() as both:
         live = await both.join()
         assert not both.signs.clients.takes(live.id)
         with pytest.raises(UnknownClient):
@@ -372,14 +365,10 @@ async def test_pipeline_plan_keeps_shorter_promise_of_session() -> None:
     """Though the pipeline itself may take ten times as long, and would wait for larger batches: a shorter promise is
     served by a plan that keeps it, for as long as the session is there.
     """
-    both = Both(slo_ms=5000.0, find=FIND_TOGETHER)
-    async with both.working():
-        live = await both.join(LatencyPromise(400.0, 5.0))
-        both.fleet.stream(live, steady(20))
-        await both.fleet.pass_s(40)
-        assert live.state is SessionState.SERVED
-        assert live.tries == 0
-        plan = both.signs.plan
+    async with box_with_pipeline(slo_ms=5000.0, find=FIND_TOGETHER) as both:
+        (device,) = await both.cameras(1, LatencyPromise(400.0, 5.0), every_s=40)
+        live, plan = device.live, both.signs.plan
+        assert (live.state, live.tries) == (SessionState.SERVED, 0)
         assert plan is not None
         assert (plan.latency_ms or 0.0) < 400.0
         counts = live.counts
@@ -393,35 +382,27 @@ async def test_pipeline_plan_keeps_shorter_promise_of_session() -> None:
 @story
 async def test_shorter_promise_of_session_replans_pipeline() -> None:
     """The first promise stays where the shorter one cannot be kept, and an SLO is offered that can."""
-    both = Both(slo_ms=5000.0)
-    async with both.working():
+    async with box_with_pipeline(slo_ms=5000.0) as both:
         live = await both.join(LatencyPromise(3000.0, 5.0))
         await both.fleet.sessions.change(live, promise=LatencyPromise(500.0, 5.0))
         assert live.state is SessionState.SERVED
-        assert both.signs.plan is not None
-        assert (both.signs.plan.latency_ms or 0.0) < 500.0
-        with pytest.raises(PromiseNotPossible) as refused:
-            await both.fleet.sessions.change(live, promise=LatencyPromise(25.0, 5.0))
+        assert (plan_of(both.signs).latency_ms or 0.0) < 500.0
+        (offer,) = (await both.change_refused(live, LatencyPromise(25.0, 5.0))).offers
         assert live.promise == LatencyPromise(500.0, 5.0)
-        (offer,) = refused.value.offers
-        await both.fleet.sessions.change(live, promise=promise_of(dict(offer)))
+        await both.fleet.sessions.change(live, promise=promise_of(offer))
         assert live.state is SessionState.SERVED
 
 
 @story
 async def test_promises_of_applications_and_pipelines_share_memory() -> None:
     """The pipeline's networks and the application's do not fit together: who comes second is refused for memory."""
-    both = Both(find={"fine": Cost(run_ms=20, resident_bytes=600)})
-    gate = both.fleet.add({64: Cost(run_ms=5, resident_bytes=500)})
-    async with both.working():
+    async with box_with_pipeline(find={"fine": Cost(run_ms=20, resident_bytes=600)}) as both:
+        gate, promise = both.fleet.add({64: Cost(run_ms=5, resident_bytes=500)}), LatencyPromise(400.0, 5.0)
         first = await both.join()
-        with pytest.raises(PromiseNotPossible) as refused:
-            await both.fleet.join(gate, LatencyPromise(400.0, 5.0), mbps=100)
-        assert (refused.value.cause, state_of(first)) == (Cause.MEMORY, SessionState.SERVED)
+        refused = await both.fleet.refused(gate, promise, mbps=100)
+        assert (refused.cause, state_of(first)) == (Cause.MEMORY, SessionState.SERVED)
         await both.fleet.sessions.end(first)
-        second = await both.fleet.join(gate, LatencyPromise(400.0, 5.0), mbps=100)
-        with pytest.raises(PromiseNotPossible) as refused:
-            await both.join()
-        assert (refused.value.cause, state_of(second)) == (Cause.MEMORY, SessionState.SERVED)
+        second = await both.fleet.join(gate, promise, mbps=100)
+        assert ((await both.refused()).cause, state_of(second)) == (Cause.MEMORY, SessionState.SERVED)
         await both.fleet.sessions.end(second)
         assert state_of(await both.join()) is SessionState.SERVED

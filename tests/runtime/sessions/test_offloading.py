@@ -6,11 +6,8 @@ from dataclasses import replace
 import pytest
 
 from appliance.clock import NS_PER_MS, NS_PER_S
-from appliance.domain.session import AccuracyPromise, FrameEnd, FrameHead, Reference, Session
-from appliance.domain.states import SessionState
+from appliance.domain.session import AccuracyPromise, FrameEnd, FrameHead, Reference
 from appliance.policies.offload.base import Batch, Client
-from appliance.runtime.serving.portions import Portions
-from appliance.runtime.sessions.answers import KeptAnswers
 from appliance.runtime.sessions.batches import Batches
 from appliance.runtime.sessions.frame import FrameResult
 from appliance.runtime.sessions.live import LiveSession
@@ -28,10 +25,9 @@ from appliance.runtime.sessions.offloading import (
 from appliance.runtime.sessions.zoo import Rung, zoo_of
 from tests.fakes.clock import story
 from tests.fakes.engine import EngineBench
-from tests.fakes.hand_clock import HandClock
 from tests.fakes.processor import Cost
 from tests.runtime.sessions.fleet import Fleet
-from tests.runtime.sessions.stage import BEGAN, at_once, never
+from tests.runtime.sessions.stage import SESSION, Stage
 
 FPS = 50.0
 EPOCH_NS = 999 * NS_PER_S
@@ -39,32 +35,26 @@ EPOCH_NS = 999 * NS_PER_S
 
 def session_of(phase_ms: float, reference: Reference) -> LiveSession:
     """Of a device that captures so long after the pool's instants; frames take 8 ms, results 6 ms."""
-    clock = HandClock()
-    session = Session("s", "harbour", "harbour/gate", "cam", FPS, AccuracyPromise(0.1, reference), "key", BEGAN)
-    live = LiveSession(
-        clock,
-        session,
-        credit=2,
-        predict=never,
-        turn=at_once,
-        on_ran=lambda live, frame: None,
-        has_room=lambda live: True,
-        on_received=lambda live: None,
-        on_ended=lambda live, frame, result: None,
-        answers=KeptAnswers(Portions(10_000), "harbour"),
-    )
-    live.become(SessionState.SERVED)
+    stage = Stage(replace(SESSION, fps=FPS, promise=AccuracyPromise(0.1, reference)))
+    live, clock = stage.live, stage.clock
     live.downlink_ms = 6.0
     for number in range(8):
         captured_ns = clock.now_ns() + int(phase_ms * NS_PER_MS)
         clock.pass_s((phase_ms + 8.0) / 1000.0)
-        head = FrameHead(number, clock.now_ns() - 7 * NS_PER_MS, captured_ns, None, 1000, 320)
-        frame = live.begin(head)
+        frame = live.begin(FrameHead(number, clock.now_ns() - 7 * NS_PER_MS, captured_ns, None, 1000, 320))
         frame.received(b"x" * 1000)
         clock.pass_s(0.002)
         frame.end(FrameResult(number, FrameEnd.ANSWERED, clock.now_ns(), b"", "v"))
         clock.pass_s((10.0 - phase_ms) / 1000.0)
     return live
+
+
+def rungs_of(run_ms: float) -> list[Rung]:
+    """Of an application with one variant."""
+    fleet = Fleet()
+    entry = fleet.bench.catalogue.entry(fleet.add({320: Cost(run_ms=run_ms)}).id)
+    rungs, _, _ = zoo_of(entry, 0.0, 1, fleet.clock.now_ns(), lambda servable: True)
+    return rungs
 
 
 def client_of(live: LiveSession, rungs: list[Rung], share: float = 1.0, lenience: Lenience = STRICT) -> Client:
@@ -78,11 +68,7 @@ def client_of(live: LiveSession, rungs: list[Rung], share: float = 1.0, lenience
 @story
 async def test_late_capture_counts_as_longer_uplink_and_shorter_downlink() -> None:
     """By the same time: neither the age of the results shown nor the reference depends on it."""
-    bench = Fleet()
-    application = bench.add({320: Cost(run_ms=10)})
-    rungs, _, _ = zoo_of(
-        bench.bench.catalogue.entry(application.id), 0.0, 1, bench.clock.now_ns(), lambda servable: True
-    )
+    rungs = rungs_of(10)
     for reference, expected in ((Reference.DEDICATED, 2.0), (Reference.FRESH, 0.0)):
         on_time, after = (client_of(session_of(ms, reference), rungs) for ms in (0.0, 9.0))
         assert after.uplink_ms == pytest.approx(on_time.uplink_ms + 9.0)
@@ -98,67 +84,59 @@ async def test_late_capture_counts_as_longer_uplink_and_shorter_downlink() -> No
 @story
 async def test_plan_with_lenience_still_aims_at_promise() -> None:
     """A plan may break the promise for the moment, and paces the session as if it might not."""
-    bench = Fleet()
-    application = bench.add({320: Cost(run_ms=10)})
-    rungs, _, _ = zoo_of(
-        bench.bench.catalogue.entry(application.id), 0.0, 1, bench.clock.now_ns(), lambda servable: True
-    )
-    live = session_of(0.0, Reference.FRESH)
+    live, rungs = session_of(0.0, Reference.FRESH), rungs_of(10)
     usual, forgiven = client_of(live, rungs), client_of(live, rungs, lenience=FORGIVING)
     assert forgiven.accuracy_slo > usual.accuracy_slo
     assert forgiven.accuracy_slo - forgiven.kept_free == pytest.approx(usual.accuracy_slo - usual.kept_free)
 
 
+class Planned:
+    """Batches of a pool as the planner made them, and the gates that hold their frames."""
+
+    def __init__(self, batches: list[Batch], shifts: dict[str, Shift], rung: Rung) -> None:
+        self.bench = EngineBench()
+        self.gates = Batches(self.bench.clock, "t", self.bench.engine.reservations)
+        self.batches, self.shifts = batches, shifts
+        self.scale = Scale(self.bench.clock.now_ns(), FPS)
+        now_ns = self.bench.clock.now_ns()
+        self.gates.plan(gates_of(batches, {rung.name: rung}, rung.name, self.scale, shifts, now_ns))
+
+    def previous(self) -> tuple[list[Batch], int]:
+        """The batches as the next plan begins with them, and until when the processor is busy."""
+        lost = dict.fromkeys(self.shifts, 200.0)
+        return previous_of(self.batches, self.gates, self.scale, self.shifts, self.bench.clock.now_ns(), lost)
+
+
 @story
 async def test_frame_that_joined_batch_is_planned_in_that_batch() -> None:
     """The frame's result is under way, and the batch takes as much longer."""
-    bench = EngineBench()
-    gates = Batches(bench.clock, "t", bench.engine.reservations)
-    scale, shifts = Scale(bench.clock.now_ns(), FPS), {"a": Shift(5, 0.0), "b": Shift(-2, 0.0)}
-    batches = [Batch(20.0, None, (("a", 1),))]
-    fleet = Fleet()
-    application = fleet.add({320: Cost(run_ms=40)})
-    rungs, _, _ = zoo_of(
-        fleet.bench.catalogue.entry(application.id), 0.0, 1, bench.clock.now_ns(), lambda servable: True
-    )
-    (rung,) = (replace(one, usual_ms={1: 40.0, 2: 47.0}) for one in rungs)
-    gates.plan(gates_of(batches, {rung.name: rung}, rung.name, scale, shifts, bench.clock.now_ns()))
-    joining = asyncio.create_task(gates.wait(("b", 1), rung.name))
-    await bench.pause(10)
-    found, _ = previous_of(batches, gates, scale, shifts, bench.clock.now_ns(), dict.fromkeys(shifts, 200.0))
-    assert found == [Batch(20.0, None, (("a", 1), ("b", 3)))]
-    await bench.pause(15)
+    (rung,) = (replace(one, usual_ms={1: 40.0, 2: 47.0}) for one in rungs_of(40))
+    planned = Planned([Batch(20.0, None, (("a", 1),))], {"a": Shift(5, 0.0), "b": Shift(-2, 0.0)}, rung)
+    joining = asyncio.create_task(planned.gates.wait(("b", 1), rung.name))
+    await planned.bench.pause(10)
+    assert planned.previous()[0] == [Batch(20.0, None, (("a", 1), ("b", 3)))]
+    await planned.bench.pause(15)
     assert joining.done()
-    (begun,) = gates.begun()
+    (begun,) = planned.gates.begun()
     assert begun.end_ns - begun.start_ns == 47 * NS_PER_MS
 
 
 @story
 async def test_batch_that_began_late_is_planned_from_actual_start() -> None:
     """With the frames that came in time; and a batch yet to come from now on."""
-    bench = EngineBench()
-    gates = Batches(bench.clock, "t", bench.engine.reservations)
-    scale, shifts = Scale(bench.clock.now_ns(), FPS), {"a": Shift(5, 0.0), "b": Shift(-2, 0.0), "c": Shift(0, 0.0)}
     batches = [Batch(20.0, None, (("a", 1), ("b", 1))), Batch(60.0, None, (("a", 3), ("c", 3)))]
-    fleet = Fleet()
-    application = fleet.add({320: Cost(run_ms=40)})
-    lost = dict.fromkeys(shifts, 200.0)
-    rungs, _, _ = zoo_of(
-        fleet.bench.catalogue.entry(application.id), 0.0, 1, bench.clock.now_ns(), lambda servable: True
-    )
-    gates.plan(gates_of(batches, {rungs[0].name: rungs[0]}, rungs[0].name, scale, shifts, bench.clock.now_ns()))
-    assert previous_of(batches, gates, scale, shifts, bench.clock.now_ns(), lost) == (batches, 0)
-    await bench.pause(15)
-    waiting = asyncio.create_task(gates.wait(("a", 6)))
-    await bench.pause(15)
+    shifts = {"a": Shift(5, 0.0), "b": Shift(-2, 0.0), "c": Shift(0, 0.0)}
+    planned = Planned(batches, shifts, rungs_of(40)[0])
+    assert planned.previous() == (batches, 0)
+    await planned.bench.pause(15)
+    waiting = asyncio.create_task(planned.gates.wait(("a", 6)))
+    await planned.bench.pause(15)
     assert waiting.done(), "the grace is over"
-    found, busy_ns = previous_of(batches, gates, scale, shifts, bench.clock.now_ns(), lost)
+    found, busy_ns = planned.previous()
     assert found == [Batch(24.0, None, (("a", 1),)), batches[1]]
-    assert scale.ms(busy_ns) == pytest.approx(64.0)
-    await bench.pause(50)
-    gates.ended(("a", 6))
-    found, busy_ns = previous_of(batches, gates, scale, shifts, bench.clock.now_ns(), lost)
-    assert found == [Batch(80.0, None, (("a", 3), ("c", 3)))]
-    assert busy_ns == 0
-    await bench.pause(200)
-    assert previous_of(batches, gates, scale, shifts, bench.clock.now_ns(), lost) == ([], 0)
+    assert planned.scale.ms(busy_ns) == pytest.approx(64.0)
+    await planned.bench.pause(50)
+    planned.gates.ended(("a", 6))
+    assert planned.previous() == ([Batch(80.0, None, (("a", 3), ("c", 3)))], 0)
+    await planned.bench.pause(200)
+    assert planned.previous() == ([], 0)

@@ -17,7 +17,7 @@ from appliance.runtime.pipelines.frame import FrameCall
 from appliance.runtime.pipelines.live import LivePipeline
 from appliance.runtime.pipelines.streaming import PipelineStreams
 from appliance.tasks.base import Media
-from tests.fakes.clock import run_virtual
+from tests.fakes.clock import story
 from tests.fakes.processor import Cost
 from tests.runtime.pipelines.whole import WholeBox
 from tests.runtime.sessions.fleet import Fleet, steady
@@ -87,51 +87,48 @@ class Crowded:
 @pytest.mark.parametrize(
     "within_ms", [None, pytest.param(300.0, marks=pytest.mark.nightly("the same with a deadline"))]
 )
-def test_promises_hold_beside_flood_of_other_tenant(within_ms: float | None) -> None:
+@story
+async def test_promises_hold_beside_flood_of_other_tenant(within_ms: float | None) -> None:
     """Two sessions, one of an application and one of a pipeline: every frame that they send is answered in time, while
     the other tenant's plain calls, long runs, frames and session together ask for ten times what the processors do.
     """
-
-    async def story() -> None:
-        crowd = Crowded()
-        fleet = crowd.fleet
-        async with crowd.working():
-            streamed = [
-                fleet.stream(await fleet.join(crowd.gate, LatencyPromise(300.0, 5.0), fps=5.0, mbps=20), steady(20)),
-                fleet.stream(
-                    await fleet.join_pipeline(crowd.signs.pipeline, LatencyPromise(500.0, 5.0), fps=5.0), steady(20)
-                ),
-            ]
-            loud = fleet.stream(
-                await fleet.join(crowd.theirs, LatencyPromise(300.0, 2.0), fps=60.0, mbps=20),
-                steady(20),
-                is_greedy=True,
-            )
-            await fleet.pass_s(5)
-            before = [(device.live.counts.sent, device.live.counts.answered) for device in streamed]
-            seconds = 10.0
-            ways: list[tuple[str, Ask, float]] = [
-                ("call", lambda: crowd.call("find", within_ms), 400.0),
-                ("slow", lambda: crowd.call("slow", within_ms), 40.0),
-                ("frame", crowd.frame, 200.0),
-            ]
-            asked_ms = 20.0 * 400 + 200.0 * 40 + (20.0 + OBJECTS * 8.0) * 200
-            assert asked_ms >= 10 * WORKERS * 1000.0
-            await asyncio.gather(*(crowd.flood(way, ask, rps, seconds) for way, ask, rps in ways))
-            for device, (sent, answered) in zip(streamed, before, strict=True):
-                counts = device.live.counts
-                assert counts.sent - sent > 4.5 * seconds, (device.told, device.live.state, device.live.reason)
-                assert (counts.late, counts.lost, counts.dropped) == (0, 0, 0), (counts, crowd.ends)
-                assert counts.answered - answered >= counts.sent - sent - 3, counts
-            assert crowd.ends["call answered"], "it has what the others leave"
-            assert loud.live.counts.sent
-            await crowd.over()
-            await fleet.pass_s(1)
-            for device in (*streamed, loud):
-                fleet.disconnect(device)
-                await fleet.sessions.end(device.live)
-            await fleet.pass_s(1)
-        crowd.box.assert_quiet()
-        assert sum(crowd.ends.values()) == int(seconds * 400) + int(seconds * 40) + int(seconds * 200)
-
-    run_virtual(story)
+    crowd = Crowded()
+    fleet = crowd.fleet
+    async with crowd.working():
+        streamed = [
+            fleet.stream(await fleet.join(crowd.gate, LatencyPromise(300.0, 5.0), fps=5.0, mbps=20), steady(20)),
+            fleet.stream(
+                await fleet.join_pipeline(crowd.signs.pipeline, LatencyPromise(500.0, 5.0), fps=5.0), steady(20)
+            ),
+        ]
+        loud = fleet.stream(
+            await fleet.join(crowd.theirs, LatencyPromise(300.0, 2.0), fps=60.0, mbps=20),
+            steady(20),
+            is_greedy=True,
+        )
+        await fleet.pass_s(5)
+        before = [(device.live.counts.sent, device.live.counts.answered) for device in streamed]
+        seconds = 10.0
+        ways: list[tuple[str, Ask, float]] = [
+            ("call", lambda: crowd.call("find", within_ms), 400.0),
+            ("slow", lambda: crowd.call("slow", within_ms), 40.0),
+            ("frame", crowd.frame, 200.0),
+        ]
+        asked_ms = 20.0 * 400 + 200.0 * 40 + (20.0 + OBJECTS * 8.0) * 200
+        assert asked_ms >= 10 * WORKERS * 1000.0
+        await asyncio.gather(*(crowd.flood(way, ask, rps, seconds) for way, ask, rps in ways))
+        for device, (sent, answered) in zip(streamed, before, strict=True):
+            counts = device.live.counts
+            assert counts.sent - sent > 4.5 * seconds, (device.told, device.live.state, device.live.reason)
+            assert (counts.late, counts.lost, counts.dropped) == (0, 0, 0), (counts, crowd.ends)
+            assert counts.answered - answered >= counts.sent - sent - 3, counts
+        assert crowd.ends["call answered"], "it has what the others leave"
+        assert loud.live.counts.sent
+        await crowd.over()
+        await fleet.pass_s(1)
+        for device in (*streamed, loud):
+            fleet.disconnect(device)
+            await fleet.sessions.end(device.live)
+        await fleet.pass_s(1)
+    crowd.box.assert_quiet()
+    assert sum(crowd.ends.values()) == int(seconds * 400) + int(seconds * 40) + int(seconds * 200)

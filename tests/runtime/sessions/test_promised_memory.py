@@ -4,17 +4,18 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 from appliance.domain.catalogue import Application
-from appliance.domain.errors import OutOfMemory, PromiseNotPossible
+from appliance.domain.errors import OutOfMemory
 from appliance.domain.session import AccuracyPromise, Cause, DropCause, LatencyPromise, Promise
 from appliance.domain.states import SessionState
 from appliance.runtime.sessions.live import LiveSession
 from tests.fakes.clock import story
 from tests.fakes.processor import Cost
-from tests.runtime.sessions.fleet import Fleet, steady
+from tests.runtime.sessions.fleet import Fleet
 
 BUDGET = 70_000_000
 SIZES = {"a1": 21, "a2": 21, "b1": 21, "b2": 42}
@@ -27,17 +28,20 @@ def cost(resident_bytes: int) -> Cost:
     return Cost(run_ms=5, resident_bytes=resident_bytes, load_ms=900)
 
 
-def applications(fleet: Fleet) -> list[Application]:
-    """Four applications of two tenants, each with one variant that is accurate enough for a promise."""
-    return [
+@asynccontextmanager
+async def box_with_applications(**more: Any) -> AsyncIterator[tuple[Fleet, list[Application]]]:
+    """A box of 70 MB at work with four applications of two tenants, each with one variant that is accurate enough for
+    a promise.
+    """
+    fleet = Fleet(budget=BUDGET, **more)
+    applications = [
         fleet.add(
-            {128: cost(size * 10**6), 64: cost(size * 125_000)},
-            name=name,
-            tenant=name[0],
-            accuracies=(100.0, 80.0),
+            {128: cost(size * 10**6), 64: cost(size * 125_000)}, name=name, tenant=name[0], accuracies=(100.0, 80.0)
         )
         for name, size in SIZES.items()
     ]
+    async with fleet.working():
+        yield fleet, applications
 
 
 @asynccontextmanager
@@ -68,87 +72,57 @@ def dropped(live: LiveSession) -> dict[DropCause, int]:
 
 
 @pytest.mark.parametrize("promise", PROMISES, ids=str)
-def test_session_whose_variant_does_not_fit_beside_those_of_others_is_refused(promise: Promise) -> None:
+@story
+async def test_session_whose_variant_does_not_fit_beside_those_of_others_is_refused(promise: Promise) -> None:
     """Three promises need 63 MB of 70, and the fourth would need 42."""
-
-    @story
-    async def told() -> None:
-        fleet = Fleet(budget=BUDGET, workers=2)
-        *first, last = applications(fleet)
-        async with fleet.working():
-            lives = [await fleet.join(one, promise, fps=15, mbps=100) for one in first]
-            with pytest.raises(PromiseNotPossible) as refused:
-                await fleet.join(last, promise, fps=15, mbps=100)
-            assert refused.value.cause == Cause.MEMORY.value
-            assert "v128 needs 42 MB of 70 MB for models, and 63 MB are promised to others" in refused.value.reason
-            assert [live.state for live in lives] == [SessionState.SERVED] * 3
-            waiting = await fleet.join(last, promise, fps=15, mbps=100, wait=True)
-            assert (waiting.state, waiting.reason.split(":")[0]) == (SessionState.WAITING, "memory")
-            for live in lives[:2]:
-                await fleet.sessions.end(live)
-            await fleet.pass_s(2)
-            assert waiting.state is SessionState.SERVED
-
-    told()
+    async with box_with_applications(workers=2) as (fleet, (*first, last)):
+        lives = [await fleet.join(one, promise, fps=15, mbps=100) for one in first]
+        refused = await fleet.refused(last, promise, fps=15, mbps=100)
+        assert refused.cause == Cause.MEMORY.value
+        assert "v128 needs 42 MB of 70 MB for models, and 63 MB are promised to others" in refused.reason
+        assert [live.state for live in lives] == [SessionState.SERVED] * 3
+        waiting = await fleet.camera(last, promise, fps=15, mbps=100, wait=True)
+        assert (waiting.state, waiting.reason.split(":")[0]) == (SessionState.WAITING, "memory")
+        for live in lives[:2]:
+            await fleet.sessions.end(live)
+        await fleet.pass_s(2)
+        assert fleet.states == [SessionState.SERVED]
 
 
 @pytest.mark.parametrize("promise", PROMISES, ids=str)
-def test_session_keeps_its_variant_while_others_ask_without_sessions(promise: Promise) -> None:
-    @story
-    async def told() -> None:
-        fleet = Fleet(budget=BUDGET, workers=2)
-        *first, last = applications(fleet)
-        async with fleet.working():
-            lives = [await fleet.join(one, promise, fps=15, mbps=100) for one in first]
-            for live in lives:
-                fleet.stream(live, steady(100), drop_rate=0.001)
-            async with asked(fleet, *first, last) as ends, asked(fleet, last, variant="v128"):
-                await fleet.pass_s(30)
-            assert [(live.state, dropped(live), live.counts.late) for live in lives] == [
-                (SessionState.SERVED, {}, 0)
-            ] * 3
-            assert all(live.counts.answered >= live.counts.sent - 1 > 20 for live in lives)
-            assert ends["answered"] >= 150
-
-    told()
+@story
+async def test_session_keeps_its_variant_while_others_ask_without_sessions(promise: Promise) -> None:
+    async with box_with_applications(workers=2) as (fleet, (*first, last)):
+        lives = [await fleet.camera(one, promise, fps=15, mbps=100, drop_rate=0.001) for one in first]
+        async with asked(fleet, *first, last) as ends, asked(fleet, last, variant="v128"):
+            await fleet.pass_s(30)
+        assert [(live.state, dropped(live), live.counts.late) for live in lives] == [(SessionState.SERVED, {}, 0)] * 3
+        assert all(live.counts.answered >= live.counts.sent - 1 > 20 for live in lives)
+        assert ends["answered"] >= 150
 
 
 @story
 async def test_request_is_told_that_memory_is_promised_to_sessions() -> None:
     """Nothing that would answer fits beside what sessions need."""
-    fleet = Fleet(budget=BUDGET)
-    *first, last = applications(fleet)
-    async with fleet.working():
-        lives = [await fleet.join(one, PROMISES[0], fps=15, mbps=100) for one in first]
-        for live in lives:
-            fleet.stream(live, steady(100))
+    async with box_with_applications() as (fleet, (*first, last)):
+        for one in first:
+            await fleet.camera(one, PROMISES[0], fps=15, mbps=100)
         async with asked(fleet, last, variant="v128") as ends:
             await fleet.pass_s(30)
         assert (ends["answered"], ends["promised to sessions"] > 0) == (0, True)
-        assert [live.state for live in lives] == [SessionState.SERVED] * 3
+        assert fleet.states == [SessionState.SERVED] * 3
 
 
 @story
 async def test_session_moves_to_smaller_variant_that_keeps_its_promise_for_another_session() -> None:
-    """Either variant keeps the promise of the first one; the other session needs what the larger one would take."""
-    fleet = Fleet(budget=BUDGET, workers=2)
-    small, _, _, large = applications(fleet)
-    async with fleet.working():
-        first = await fleet.join(large, LatencyPromise(400.0, 5.0), fps=15, mbps=100)
-        fleet.stream(first, steady(100))
+    """Either variant keeps the promise of the first one; the other sessions need what the larger one would take."""
+    async with box_with_applications(workers=2) as (fleet, (small, _, _, large)):
+        first = await fleet.camera(large, LatencyPromise(400.0, 5.0), fps=15, mbps=100)
         await fleet.pass_s(5)
         assert first.variant == "v128"
-        others = [
-            await fleet.join(one, LatencyPromise(400.0, 5.0, 99.5), fps=15, mbps=100)
-            for one in (small, *applications_of_size(fleet, 30))
-        ]
-        for live in others:
-            fleet.stream(live, steady(100))
+        third = fleet.add({128: cost(30 * 10**6)}, name="c", tenant="c", accuracies=(100.0,))
+        for one in (small, third):
+            await fleet.camera(one, PROMISES[0], fps=15, mbps=100)
         await fleet.pass_s(10)
-        assert (first.state, first.variant) == (SessionState.SERVED, "v64")
-        assert [(live.state, live.variant) for live in others] == [(SessionState.SERVED, "v128")] * 2
-
-
-def applications_of_size(fleet: Fleet, megabytes: int) -> list[Application]:
-    """One more application, of a third tenant."""
-    return [fleet.add({128: cost(megabytes * 10**6)}, name="c", tenant="c", accuracies=(100.0,))]
+        assert fleet.states == [SessionState.SERVED] * 3
+        assert [device.live.variant for device in fleet.devices] == ["v64", "v128", "v128"]

@@ -8,7 +8,7 @@ from appliance.domain.session import AccuracyPromise
 from appliance.domain.states import SessionState
 from tests.fakes.clock import story
 from tests.fakes.processor import Cost
-from tests.runtime.sessions.fleet import Fleet
+from tests.runtime.sessions.fleet import box_with
 
 BATCHES = {2: 26.0, 3: 32.0, 4: 38.0}
 
@@ -23,17 +23,11 @@ MORE = pytest.mark.nightly("the same with more fleets")
 @story
 async def test_accuracy_sessions_are_removed_singly_after_stall(drop_max: float, devices: int, stall_s: float) -> None:
     """A full worker stands for a second or four: of each plan at most one session goes, and soon all are served."""
-    fleet = Fleet()
-    gate = fleet.add({640: Cost(run_ms=20.0, run_ms_by_batch=BATCHES)})
-    build, costs = fleet.bench.build("v640", gate.id), fleet.bench.processor.costs
-    async with fleet.working():
-        lives = []
-        for _ in range(devices):
-            lives.append(await fleet.join(gate, AccuracyPromise(drop_max), mbps=40.0))
-            fleet.stream(lives[-1], lambda _: 40e6, drop_rate=0.004)
-            await fleet.pass_s(1)
+    async with box_with({640: Cost(run_ms=20.0, run_ms_by_batch=BATCHES)}) as (fleet, gate):
+        build, costs = fleet.bench.build("v640", gate.id), fleet.bench.processor.costs
+        await fleet.cameras(devices, gate, AccuracyPromise(drop_max), mbps=40.0, drop_rate=0.004, every_s=1)
         await fleet.pass_s(10)
-        assert {live.state for live in lives} == {SessionState.SERVED}
+        assert set(fleet.states) == {SessionState.SERVED}
         figures = fleet.sessions.planning.figures
         usual, costs[build] = costs[build], replace(costs[build], run_ms=1000 * stall_s, run_ms_by_batch={})
         at_once, before = 0, figures.removals
@@ -44,4 +38,4 @@ async def test_accuracy_sessions_are_removed_singly_after_stall(drop_max: float,
             at_once, before = max(at_once, figures.removals - before), figures.removals
         assert at_once <= 1
         await fleet.pass_s(10)
-        assert {live.state for live in lives} == {SessionState.SERVED}
+        assert set(fleet.states) == {SessionState.SERVED}

@@ -1,19 +1,23 @@
 """What is stored of sessions, and when it goes."""
 
 import asyncio
-from contextlib import suppress
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from appliance.clock import NS_PER_S
+from appliance.domain.catalogue import Application
 from appliance.domain.errors import PromiseNotPossible, StorageFull, UnknownSession
 from appliance.domain.session import AccuracyPromise, LatencyPromise, Session
 from appliance.domain.states import SessionState
 from appliance.runtime.sessions.live import LiveSession
 from tests.fakes.clock import story
 from tests.fakes.processor import Cost
-from tests.runtime.sessions.fleet import Fleet
+from tests.runtime.plans import plan_of
+from tests.runtime.sessions.fleet import Fleet, box_with, steady
 
 PROMISE = LatencyPromise(150.0, 5.0)
 
@@ -41,34 +45,37 @@ class Rows:
         self.by_id.pop(id, None)
 
 
+@asynccontextmanager
+async def stored() -> AsyncIterator[tuple[Fleet, Application, Rows]]:
+    """A box at work whose sessions are kept in rows."""
+    rows = Rows()
+    async with box_with({640: Cost(run_ms=10)}) as (fleet, gate):
+        fleet.sessions.kept_in(rows)
+        yield fleet, gate, rows
+
+
 @story
 async def test_session_that_ends_while_stored_leaves_no_row() -> None:
     """The device leaves before the answer that it was let in, or while its promise changes."""
-    fleet, rows = Fleet(), Rows()
-    gate = fleet.add({640: Cost(run_ms=10)})
-    async with fleet.working():
-        fleet.sessions.kept_in(rows)
+
+    async def ended_while_written(work: Coroutine[Any, Any, object]) -> LiveSession:
         rows.may_write.clear()
-        joining = asyncio.create_task(fleet.join(gate, PROMISE))
+        rows.writing.clear()
+        task = asyncio.create_task(work)
         await rows.writing.wait()
         (live,) = fleet.sessions.live.values()
         await fleet.sessions.end(live)
         rows.may_write.set()
         with pytest.raises(UnknownSession):
-            await joining
+            await task
         assert rows.by_id == {}
+        return live
 
+    async with stored() as (fleet, gate, rows):
+        await ended_while_written(fleet.join(gate, PROMISE))
         live = await fleet.join(gate, PROMISE)
         assert list(rows.by_id) == [live.id]
-        rows.may_write.clear()
-        rows.writing.clear()
-        changing = asyncio.create_task(fleet.sessions.change(live, is_paused=True))
-        await rows.writing.wait()
-        await fleet.sessions.end(live)
-        rows.may_write.set()
-        with pytest.raises(UnknownSession):
-            await changing
-        assert rows.by_id == {}
+        assert await ended_while_written(fleet.sessions.change(live, is_paused=True)) is live
         assert live.state is SessionState.ENDED
 
 
@@ -77,10 +84,7 @@ async def test_session_change_that_cannot_be_stored_is_refused() -> None:
     """The refusal says that the disk is full, and the session goes on as promised; a promise that is refused leaves the
     old one in the row.
     """
-    fleet, rows = Fleet(), Rows()
-    gate = fleet.add({640: Cost(run_ms=10)})
-    async with fleet.working():
-        fleet.sessions.kept_in(rows)
+    async with stored() as (fleet, gate, rows):
         live = await fleet.join(gate, PROMISE)
         rows.is_full = True
         for change in ({"promise": LatencyPromise(300.0, 5.0)}, {"is_paused": True}):
@@ -98,12 +102,10 @@ async def test_session_change_that_cannot_be_stored_is_refused() -> None:
 @story
 async def test_stored_session_of_missing_application_is_removed_at_restart() -> None:
     """The application has gone while the box was off; rows of other sessions stay."""
-    fleet, rows = Fleet(), Rows()
-    gate = fleet.add({640: Cost(run_ms=10)})
-    async with fleet.working():
+    async with stored() as (fleet, gate, _):
         live = await fleet.join(gate, PROMISE)
         await fleet.sessions.end(live)
-    again, kept = Fleet(), live.session
+    again, rows, kept = Fleet(), Rows(), live.session
     again.add({640: Cost(run_ms=10)})
     gone = replace(kept, id="gone", application_id="t/gone")
     rows.by_id = {one.id: one for one in (kept, gone)}
@@ -117,25 +119,21 @@ async def test_stored_session_of_missing_application_is_removed_at_restart() -> 
 @story
 async def test_planning_goes_on_when_session_store_fails() -> None:
     """A session without frames ends, and its row cannot be removed: the loops go on."""
-    fleet, rows = Fleet(), Rows()
-    gate = fleet.add({640: Cost(run_ms=10)})
-    async with fleet.working():
-        fleet.sessions.kept_in(rows)
+    async with stored() as (fleet, gate, rows):
         live = await fleet.join(gate, PROMISE)
         rows.is_broken = True
         await fleet.pass_s(65)
         assert live.state is SessionState.ENDED
         other = await fleet.join(gate, PROMISE)
-        assert other.plan is not None
-        before = other.plan.number
+        before = plan_of(other).number
         await fleet.pass_s(2)
-        assert other.plan.number > before
+        assert plan_of(other).number > before
 
 
 @story
 async def test_slow_planning_turn_delays_next_turn_by_half_a_second_at_most() -> None:
     """After a start on a busy machine the first may take seconds, and devices wait for their plans."""
-    fleet = Fleet(workers=1)
+    fleet = Fleet()
     gate = fleet.add({160: Cost(run_ms=6)})
     turns: list[int] = []
     planned = fleet.sessions.planning.adapt_all
@@ -157,22 +155,17 @@ async def test_slow_planning_turn_delays_next_turn_by_half_a_second_at_most() ->
 @story
 async def test_accuracy_sessions_keep_workers_over_restart() -> None:
     """On one worker together some would be removed, and let in again on the others one by one: that takes seconds."""
-    fleet = Fleet(workers=2)
-    gate = fleet.add({300: Cost(run_ms=20)})
-    async with fleet.working():
-        lives: list[LiveSession] = []
-        with suppress(PromiseNotPossible):
-            while len(lives) < 50:
-                lives.append(await fleet.join(gate, AccuracyPromise(0.06), fps=60.0, mbps=20.0))
-        assert {live.lane for live in lives} == {0, 1}
+    async with box_with({300: Cost(run_ms=20)}, workers=2) as (fleet, gate):
+        lives, _ = await fleet.fill(gate, AccuracyPromise(0.06), fps=60.0)
+        lanes = sorted(live.lane for live in lives)
+        assert set(lanes) == {0, 1}
     again = Fleet(workers=2)
     again.add({300: Cost(run_ms=20)})
     again.sessions.restore(live.session for live in lives)
     async with again.working():
-        back = list(again.sessions.live.values())
-        for live in back:
-            again.stream(live, lambda s: 20e6, drop_rate=0.006)
+        for live in again.sessions.live.values():
+            again.stream(live, steady(20), drop_rate=0.006)
         await again.pass_s(1)
-        assert sorted(live.lane for live in back) == sorted(live.lane for live in lives)
-        assert [live.state for live in back] == [SessionState.SERVED] * len(lives)
+        assert sorted(device.live.lane for device in again.devices) == lanes
+        assert again.states == [SessionState.SERVED] * len(lives)
         assert again.sessions.planning.figures.removals == 0

@@ -1,8 +1,5 @@
 """Another variant than before: what is near is wished for, and no device waits for a load that it need not wait for."""
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
 import pytest
@@ -10,10 +7,10 @@ import pytest
 from appliance.domain.catalogue import Application
 from appliance.domain.session import LatencyPromise, NoticeKind
 from appliance.policies.residency.base import IN_USE
-from appliance.runtime.sessions.live import LiveSession
 from tests.fakes.clock import story
 from tests.fakes.processor import Cost
-from tests.runtime.sessions.fleet import Fleet
+from tests.runtime.plans import plan_of
+from tests.runtime.sessions.fleet import Device, Fleet, box_with
 
 COSTS = {size: Cost(run_ms=size / 32, resident_bytes=20, load_ms=50) for size in (640, 512, 384, 256, 128)}
 PROMISE = LatencyPromise(150.0, 10.0)
@@ -27,14 +24,10 @@ def falling(after_s: float, mbps: float) -> float:
 @story
 async def test_plan_wishes_for_other_variants_by_distance() -> None:
     """How many of them are loaded is the memory manager's to say, not a number of the planner's."""
-    fleet = Fleet(budget=1000)
-    gate = fleet.add(COSTS)
-    async with fleet.working():
-        live = await fleet.join(gate, PROMISE, fps=10.0, mbps=8.0)
-        fleet.stream(live, lambda _: 8e6)
+    async with box_with(COSTS) as (fleet, gate):
+        live = await fleet.camera(gate, PROMISE, fps=10.0, mbps=8.0)
         await fleet.pass_s(3)
-        assert live.plan is not None
-        used = live.plan.variant
+        used = plan_of(live).variant
         beside = fleet.bench.core.arbiter.beside
         names = {fleet.bench.build(f"v{size}", gate.id): f"v{size}" for size in COSTS}
         assert [names[one] for one in beside.in_use(gate.id)] == [used]
@@ -47,18 +40,14 @@ async def test_plan_wishes_for_other_variants_by_distance() -> None:
 
 @story
 async def test_switch_finds_new_variant_in_memory() -> None:
-    fleet = Fleet(budget=1000)
-    gate = fleet.add(COSTS)
-    async with fleet.working():
-        live = await fleet.join(gate, PROMISE, fps=10.0, mbps=40.0)
-        fleet.stream(live, lambda after_s: falling(after_s, 6.0))
+    async with box_with(COSTS) as (fleet, gate):
+        live = await fleet.camera(gate, PROMISE, fps=10.0, link=lambda after_s: falling(after_s, 6.0))
         await fleet.pass_s(8)
         before = live.variant
         await fleet.pass_s(12)
-        figures = fleet.sessions.planning.figures
+        switches = fleet.sessions.planning.figures.switches
         assert live.variant != before
-        assert figures.switches["awake"] >= 1
-        assert figures.switches.total() == figures.switches["awake"]
+        assert switches.total() == switches["awake"] >= 1
 
 
 @story
@@ -85,9 +74,7 @@ async def test_device_has_best_resident_variant_until_planned_variant_is_loaded(
 @story
 async def test_session_frames_train_no_forecaster_of_application() -> None:
     """What a session sends is known from its plan; requests without a session train the forecaster."""
-    fleet = Fleet(budget=1000)
-    gate = fleet.add(COSTS)
-    async with fleet.working():
+    async with box_with(COSTS) as (fleet, gate):
         live = await fleet.join(gate, PROMISE, fps=10.0, mbps=40.0)
         device = fleet.stream(live, lambda _: 40e6)
         await fleet.pass_s(5)
@@ -104,12 +91,11 @@ async def test_wish_for_variant_soon_left_has_lower_priority_than_in_use() -> No
     """A device goes on with a variant that its plan has left, while the new one comes: the new one
     may take its place.
     """
-    fleet = Fleet(budget=1000)
+    fleet = Fleet()
     slow = {size: Cost(run_ms=size / 32, resident_bytes=20, load_ms=5_000) for size in COSTS if size != 256}
     gate = fleet.add({**slow, 256: COSTS[256]})
     async with fleet.working():
-        live = await fleet.join(gate, PROMISE, fps=10.0, mbps=5.0)
-        fleet.stream(live, lambda after_s: 5e6 if after_s < 4 else 40e6)
+        live = await fleet.camera(gate, PROMISE, fps=10.0, mbps=5.0, link=lambda after_s: 5e6 if after_s < 4 else 40e6)
         await fleet.pass_s(3)
         first = live.variant
         assert (first, IN_USE) in fleet.bench.wishes(gate.id)
@@ -129,20 +115,9 @@ def add_alike(fleet: Fleet, *costs: Cost) -> Application:
     return gate
 
 
-@asynccontextmanager
-async def hearing(fleet: Fleet, live: LiveSession) -> AsyncIterator[list[str]]:
-    """Why a device is told another variant, each time."""
-    reasons: list[str] = []
-
-    async def hear() -> None:
-        with fleet.sessions.subscribe(live) as notices:
-            async for notice in notices:
-                if notice.kind is NoticeKind.VARIANT:
-                    reasons.append(notice.reason)
-
-    listening = asyncio.create_task(hear())
-    yield reasons
-    listening.cancel()
+def reasons(device: Device) -> list[str]:
+    """Why a device was told another variant, each time."""
+    return [notice.reason for notice in device.notices if notice.kind is NoticeKind.VARIANT]
 
 
 @story
@@ -150,24 +125,21 @@ async def test_device_keeps_variant_beside_another_as_good() -> None:
     """Now the one is a little quicker, now the other, as under load; only a much quicker one is worth a change, and
     that is told with a reason.
     """
-    fleet = Fleet(budget=1000)
+    fleet = Fleet()
     gate = add_alike(fleet, Cost(run_ms=20.0), Cost(run_ms=21.0))
-    costs = fleet.bench.processor.costs
-    builds = [fleet.bench.build(name, gate.id) for name in ("v320", "v319")]
+    first = fleet.bench.processor.costs[fleet.bench.build("v320", gate.id)]
     async with fleet.working():
-        live = await fleet.join(gate, PROMISE, fps=10.0, mbps=40.0)
-        assert live.variant == "v320"
-        async with hearing(fleet, live) as reasons:
-            fleet.stream(live, lambda _: 40e6)
-            await fleet.pass_s(2)
-            for run_ms in (23.0, 20.0, 23.0, 20.0, 23.0):
-                costs[builds[0]] = replace(costs[builds[0]], run_ms=run_ms)
-                await fleet.pass_s(3)
-            assert (live.variant, reasons) == ("v320", [])
-            costs[builds[0]] = replace(costs[builds[0]], run_ms=40.0)
-            await fleet.pass_s(5)
-            assert live.variant == "v319"
-            assert reasons == ["v319 is as accurate as v320, and serves all promises with less"]
+        live = await fleet.camera(gate, PROMISE, fps=10.0, mbps=40.0)
+        (device,) = fleet.devices
+        await fleet.pass_s(2)
+        for run_ms in (23.0, 20.0, 23.0, 20.0, 23.0):
+            first.run_ms = run_ms
+            await fleet.pass_s(3)
+        assert (live.variant, reasons(device)) == ("v320", [])
+        first.run_ms = 40.0
+        await fleet.pass_s(5)
+        assert live.variant == "v319"
+        assert reasons(device) == ["v319 is as accurate as v320, and serves all promises with less"]
 
 
 @pytest.mark.parametrize(("devices", "slower"), [(1, 1.5), (1, 2.5), (3, 2.0)])
@@ -176,33 +148,26 @@ async def test_device_on_slower_box_keeps_variant(devices: int, slower: float) -
     """All of three that are as accurate take as much longer than at the import, and only the one in use shows it:
     whether the box still carries all or not, no device is told another variant every other second.
     """
-    fleet = Fleet(budget=1000)
+    fleet = Fleet()
     gate = add_alike(fleet, Cost(run_ms=20.0), Cost(run_ms=21.0), Cost(run_ms=20.5))
-    async with fleet.working(), AsyncExitStack() as stack:
-        told = []
-        for _ in range(devices):
-            live = await fleet.join(gate, LatencyPromise(200.0, 10.0), fps=10.0, mbps=40.0)
-            told.append(await stack.enter_async_context(hearing(fleet, live)))
-            fleet.stream(live, lambda _: 40e6)
+    async with fleet.working():
+        await fleet.cameras(devices, gate, LatencyPromise(200.0, 10.0), fps=10.0, mbps=40.0)
         await fleet.pass_s(2)
-        for build, cost in fleet.bench.processor.costs.items():
-            fleet.bench.processor.costs[build] = replace(cost, run_ms=slower * cost.run_ms)
+        for cost in fleet.bench.processor.costs.values():
+            cost.run_ms *= slower
         await fleet.pass_s(60)
-        assert max(len(reasons) for reasons in told) <= 5
+        assert max(len(reasons(device)) for device in fleet.devices) <= 5
 
 
 @pytest.mark.parametrize(("load_ms", "variant"), [(60_000.0, "v320"), (500.0, "v319")])
 @story
 async def test_switch_to_variant_as_accurate_is_made_if_worth_load(load_ms: float, variant: str) -> None:
     """A third less of 30 ms ten times a second is three seconds in thirty: a load of half a second is worth it."""
-    fleet = Fleet(budget=1000)
+    fleet = Fleet()
     gate = add_alike(fleet, Cost(run_ms=20.0), Cost(run_ms=21.0, load_ms=load_ms))
-    build = fleet.bench.build("v320", gate.id)
     async with fleet.working():
-        live = await fleet.join(gate, PROMISE, fps=10.0, mbps=40.0)
-        fleet.stream(live, lambda _: 40e6)
+        await fleet.camera(gate, PROMISE, fps=10.0, mbps=40.0)
         await fleet.pass_s(1)
-        costs = fleet.bench.processor.costs
-        costs[build] = replace(costs[build], run_ms=30.0)
+        fleet.bench.processor.costs[fleet.bench.build("v320", gate.id)].run_ms = 30.0
         await fleet.pass_s(10)
         assert {name for pool in fleet.sessions.planning.pools for name in pool.wanted} == {variant}

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from appliance.domain.hardware import PreparedForm
 from appliance.modelstore.stages.quantise import Ranges, static_int8
@@ -15,52 +15,34 @@ from appliance.runtime.processors.cpu.align import ALIGNMENT_BYTES, align
 from appliance.runtime.processors.cpu.session import OnnxSessions
 from tests import toys
 from tests.fakes.forms import prepared_form
+from tests.modelstore import networks
 
 
 def dense_net(path: Path, widths: tuple[int, ...] = (33, 65, 47, 10)) -> Path:
     """Dense layers of odd sizes, which a runtime packs anew; `x` FP32[N, 33] to `y`."""
     random = np.random.default_rng(5)
-    nodes, weights, value = [], [], "x"
+    nodes, weights, value = [], {}, "x"
     for i, (rows, columns) in enumerate(itertools.pairwise(widths)):
-        weight = (random.standard_normal((rows, columns)) / rows**0.5).astype(np.float32)
-        weights.append(numpy_helper.from_array(weight, f"w{i}"))
+        weights[f"w{i}"] = (random.standard_normal((rows, columns)) / rows**0.5).astype(np.float32)
         name = "y" if i == len(widths) - 2 else f"h{i}"
         nodes.append(helper.make_node("MatMul", [value, f"w{i}"], [name]))
         value = name
-    graph = helper.make_graph(
-        nodes,
-        "dense",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", widths[0]])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", widths[-1]])],
-        weights,
-    )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
-    return path
+    made = networks.model(nodes, {"x": ["N", widths[0]]}, {"y": ["N", widths[-1]]}, weights)
+    return Path(networks.write(made, path.parent, path.name))
 
 
 def quantized_net(path: Path, channels: int = 136) -> Path:
     """A depthwise convolution in eight bits between others; `x` FP32[1, 3, 16, 16] to `y`."""
     random = np.random.default_rng(6)
     shapes = {"w0": (channels, 3, 3, 3), "w1": (channels, 1, 3, 3), "w2": (64, channels, 1, 1)}
-    weights = [
-        numpy_helper.from_array((random.standard_normal(shape) / 5).astype(np.float32), name)
-        for name, shape in shapes.items()
-    ]
+    weights = {name: (random.standard_normal(shape) / 5).astype(np.float32) for name, shape in shapes.items()}
     nodes = [
         helper.make_node("Conv", ["x", "w0"], ["h0"], "c0", pads=[1] * 4),
         helper.make_node("Conv", ["h0", "w1"], ["h1"], "c1", pads=[1] * 4, group=channels),
         helper.make_node("Conv", ["h1", "w2"], ["y"], "c2"),
     ]
-    graph = helper.make_graph(
-        nodes,
-        "quantized",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 16, 16])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 64, 16, 16])],
-        weights,
-    )
-    plain = path.with_name("plain.onnx")
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    onnx.save(onnx.shape_inference.infer_shapes(model), plain)
+    made = networks.model(nodes, {"x": [1, 3, 16, 16]}, {"y": [1, 64, 16, 16]}, weights)
+    plain = Path(networks.write(onnx.shape_inference.infer_shapes(made), path.parent, "plain.onnx"))
     feeds = [{"x": random.standard_normal((1, 3, 16, 16)).astype(np.float32)} for _ in range(2)]
     static_int8(plain, path, Ranges(plain, feeds), is_clipped=False, exclude=[])
     return path
@@ -115,6 +97,12 @@ def external(model: Path, **entries: str) -> None:
     onnx.save(helper.make_model(graph), model)
 
 
+def entries_of(model: Path) -> dict[str, str]:
+    """How the one initializer is described now."""
+    (tensor,) = onnx.load(str(model), load_external_data=False).graph.initializer
+    return {entry.key: entry.value for entry in tensor.external_data}
+
+
 def test_aligned_weights_keep_the_bytes_of_every_buffer(tmp_path: Path) -> None:
     """An odd offset, and a packed kernel with two buffers: each part lies where the model now says, byte by byte."""
     content = bytes(range(1, 101))
@@ -122,10 +110,7 @@ def test_aligned_weights_keep_the_bytes_of_every_buffer(tmp_path: Path) -> None:
     external(tmp_path / "model.onnx", offset="3", length="16", prepacked_0="MatMul+1|21;30;77|51;7;88")
     align(tmp_path / "model.onnx", tmp_path / "model.bin")
     moved = (tmp_path / "model.bin").read_bytes()
-    entries = {
-        e.key: e.value
-        for e in onnx.load(str(tmp_path / "model.onnx"), load_external_data=False).graph.initializer[0].external_data
-    }
+    entries = entries_of(tmp_path / "model.onnx")
     at = int(entries["offset"])
     assert moved[at : at + 16] == content[3:19]
     kernel, one, other = entries["prepacked_0"].split("|")
@@ -144,9 +129,8 @@ def test_empty_packed_buffers_are_dropped_in_alignment(tmp_path: Path) -> None:
     (tmp_path / "model.bin").write_bytes(bytes(range(100)))
     external(tmp_path / "model.onnx", offset="0", length="16", prepacked_0="Q|16;0;0|16;30;7", prepacked_1="K|50;20;9")
     align(tmp_path / "model.onnx", tmp_path / "model.bin")
-    [tensor] = onnx.load(str(tmp_path / "model.onnx"), load_external_data=False).graph.initializer
-    entries = {entry.key: entry.value for entry in tensor.external_data}
-    assert entries == {"location": "model.bin", "offset": "0", "length": "16", "prepacked_1": "K|64;20;9"}
+    expected = {"location": "model.bin", "offset": "0", "length": "16", "prepacked_1": "K|64;20;9"}
+    assert entries_of(tmp_path / "model.onnx") == expected
     assert (tmp_path / "model.bin").read_bytes()[64:84] == bytes(range(50, 70))
 
 
@@ -171,9 +155,10 @@ def test_alignment_of_invalid_offsets_is_refused(tmp_path: Path, entries: dict[s
 
 def test_alignment_of_a_model_without_weights_changes_nothing(tmp_path: Path) -> None:
     """No weights file, or an empty one."""
-    external(tmp_path / "model.onnx", offset="0", length="4")
-    before = (tmp_path / "model.onnx").read_bytes()
-    align(tmp_path / "model.onnx", tmp_path / "model.bin")
-    (tmp_path / "model.bin").touch()
-    align(tmp_path / "model.onnx", tmp_path / "model.bin")
-    assert (tmp_path / "model.onnx").read_bytes() == before
+    model, weights = tmp_path / "model.onnx", tmp_path / "model.bin"
+    external(model, offset="0", length="4")
+    before = model.read_bytes()
+    align(model, weights)
+    weights.touch()
+    align(model, weights)
+    assert model.read_bytes() == before

@@ -13,7 +13,6 @@ import pytest
 from appliance.clock import SystemClock
 from appliance.domain.errors import ProcessorLost
 from appliance.domain.hardware import PreparedForm
-from appliance.runtime.processors import PROCESSORS
 from appliance.runtime.processors.cluster import Cluster
 from appliance.runtime.processors.cpu.session import OnnxProcessor
 from appliance.runtime.processors.group import OwnCores, ProcessorGroup
@@ -40,126 +39,117 @@ def more_than(before: dict[int, int]) -> dict[int, int]:
     return {thread: ticks - before.get(thread, 0) for thread, ticks in computing(os.getpid()).items()}
 
 
-@pytest.mark.parametrize("threads_per_run", [1, 2])
-def test_runs_compute_on_the_cores_of_their_processor(threads_per_run: int, tmp_path: Path) -> None:
-    """The thread that computes most of them is on this core, the event loop's stays where it was."""
-    core = max(os.sched_getaffinity(0))
+def processor_on(*cores: int, threads_per_run: int = 1) -> OnnxProcessor:
+    """One worker."""
+    name = f"p{cores[0]}"
+    return OnnxProcessor(name, workers=1, threads_per_run=threads_per_run, loads_parallel_max=1, cores=cores)
+
+
+@pytest.fixture
+def form(tmp_path: Path) -> PreparedForm:
     path = toys.conv_net(tmp_path / "net.onnx", 1.0)
-    form = PreparedForm("net@cpu", str(path), path.stat().st_size, optimised=False)
+    return PreparedForm("net@cpu", str(path), path.stat().st_size, optimised=False)
 
-    async def story() -> None:
-        processor = PROCESSORS["cpu"](
-            name="p", workers=1, threads_per_run=threads_per_run, loads_parallel_max=1, cores=(core,)
-        )
-        assert processor.describe().cores == (core,)
-        loaded = await processor.load(form)
-        before = computing(os.getpid())
-        took: dict[int, int] = {}
-        while sum(took.values()) < 40:  # without the event loop's, which may be most of all on a busy machine
-            await processor.run(loaded, IMAGE, None)
-            took = more_than(before)
-            took.pop(os.getpid(), None)
-        assert os.sched_getaffinity(max(took, key=lambda thread: took[thread])) == {core}
-        await processor.unload(loaded)
-        processor.close()
 
-    allowed = os.sched_getaffinity(0)
-    asyncio.run(story())
+@pytest.fixture
+def guarded_form(tmp_path: Path) -> PreparedForm:
+    path = toys.tiny_add(tmp_path / "add.onnx")
+    return PreparedForm("add@cpu@harbour", str(path), path.stat().st_size, optimised=False, guarded_for="harbour")
+
+
+def cores_of(build: object) -> set[frozenset[int]]:
+    """Of the threads of a build's guard."""
+    assert isinstance(build, GuardedBuild)
+    return {frozenset(os.sched_getaffinity(task)) for task in computing(build.guard.pid)}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("threads_per_run", [1, 2])
+async def test_runs_compute_on_the_cores_of_their_processor(threads_per_run: int, form: PreparedForm) -> None:
+    """The thread that computes most of them is on this core, the event loop's stays where it was."""
+    core, allowed = max(os.sched_getaffinity(0)), os.sched_getaffinity(0)
+    processor = processor_on(core, threads_per_run=threads_per_run)
+    assert processor.describe().cores == (core,)
+    loaded = await processor.load(form)
+    before = computing(os.getpid())
+    took: dict[int, int] = {}
+    while sum(took.values()) < 40:  # without the event loop's, which may be most of all on a busy machine
+        await processor.run(loaded, IMAGE, None)
+        took = more_than(before)
+        took.pop(os.getpid(), None)
+    assert os.sched_getaffinity(max(took, key=lambda thread: took[thread])) == {core}
+    await processor.unload(loaded)
+    processor.close()
     assert os.sched_getaffinity(0) == allowed
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one core")
-def test_cluster_that_serves_again_computes_on_its_own_cores(tmp_path: Path) -> None:
+@pytest.mark.anyio
+async def test_cluster_that_serves_again_computes_on_its_own_cores(form: PreparedForm) -> None:
     """Its threads have been moved while its core was gone. A run that stood there ends, and the build that it was at
     leaves memory after that.
     """
     first_core, core = sorted(os.sched_getaffinity(0))[:2]
-    path = toys.conv_net(tmp_path / "net.onnx", 1.0)
-    form = PreparedForm("net@cpu", str(path), path.stat().st_size, optimised=False)
 
     def moved() -> dict[str, np.ndarray]:
         os.sched_setaffinity(0, {first_core})
         return {}
 
-    async def story() -> None:
-        clock = SystemClock()
-        first, second = (
-            OnnxProcessor(name=f"p{one}", workers=1, threads_per_run=1, loads_parallel_max=1, cores=(one,))
-            for one in (first_core, core)
-        )
-        cluster = Cluster(second, clock)
-        group = ProcessorGroup(first, twins=[OwnCores(cluster)], clock=clock)
-        loaded = await group.load(form)
-        runs = group.groups()[1].runs
-        await second.runs.submit(moved)
-        let_on = threading.Event()
-        standing = second.runs.submit(let_on.wait)
-        under_way = asyncio.ensure_future(runs.run(loaded, IMAGE, None))
-        await until(lambda: second.runs.waiting == 1)  # behind the one that stands
-        cluster.lose("its core is offline")
-        with pytest.raises(ProcessorLost):
-            await under_way
-        unloading = asyncio.create_task(group.unload(loaded))
-        await asyncio.wait([unloading], timeout=0.1)
-        assert not unloading.done()
-        assert not cluster.is_clear
-        let_on.set()
-        await standing
-        await unloading
-        assert cluster.is_clear
-        cluster.serve()
-        loaded = await group.load(form)
-        await runs.run(loaded, IMAGE, None)
-        assert await second.runs.submit(os.sched_getaffinity, 0) == {core}
-        await group.unload(loaded)
-        group.close()
-
-    asyncio.run(story())
+    clock = SystemClock()
+    first, second = processor_on(first_core), processor_on(core)
+    cluster = Cluster(second, clock)
+    group = ProcessorGroup(first, twins=[OwnCores(cluster)], clock=clock)
+    loaded = await group.load(form)
+    runs = group.groups()[1].runs
+    await second.runs.submit(moved)
+    let_on = threading.Event()
+    standing = second.runs.submit(let_on.wait)
+    under_way = asyncio.ensure_future(runs.run(loaded, IMAGE, None))
+    await until(lambda: second.runs.waiting == 1)  # behind the one that stands
+    cluster.lose("its core is offline")
+    with pytest.raises(ProcessorLost):
+        await under_way
+    unloading = asyncio.create_task(group.unload(loaded))
+    await asyncio.wait([unloading], timeout=0.1)
+    assert not unloading.done()
+    assert not cluster.is_clear
+    let_on.set()
+    await standing
+    await unloading
+    assert cluster.is_clear
+    cluster.serve()
+    loaded = await group.load(form)
+    await runs.run(loaded, IMAGE, None)
+    assert await second.runs.submit(os.sched_getaffinity, 0) == {core}
+    await group.unload(loaded)
+    group.close()
 
 
 @pytest.mark.usefixtures("processes")
-def test_guards_compute_on_the_cores_of_their_processor(tmp_path: Path) -> None:
+@pytest.mark.anyio
+async def test_guards_compute_on_the_cores_of_their_processor(tmp_path: Path, guarded_form: PreparedForm) -> None:
     core = max(os.sched_getaffinity(0))
-    path = toys.tiny_add(tmp_path / "add.onnx")
-    form = PreparedForm("add@cpu@harbour", str(path), path.stat().st_size, optimised=False, guarded_for="harbour")
-
-    async def story() -> None:
-        inner = PROCESSORS["cpu"](name="p", workers=1, threads_per_run=1, loads_parallel_max=1, cores=(core,))
-        guarded = GuardedProcessor(inner, SystemClock(), GuardOptions(scratch=tmp_path / "scratch"))
-        with closing(guarded):
-            build = await guarded.load(form)
-            assert isinstance(build, GuardedBuild)
-            assert {frozenset(os.sched_getaffinity(task)) for task in computing(build.guard.pid)} == {frozenset({core})}
-
-    asyncio.run(story())
+    options = GuardOptions(scratch=tmp_path / "scratch")
+    with closing(GuardedProcessor(processor_on(core), SystemClock(), options)) as guarded:
+        assert cores_of(await guarded.load(guarded_form)) == {frozenset({core})}
 
 
 @pytest.mark.usefixtures("processes")
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one core")
-def test_guard_of_several_groups_computes_on_the_cores_of_all(tmp_path: Path) -> None:
+@pytest.mark.anyio
+async def test_guard_of_several_groups_computes_on_the_cores_of_all(tmp_path: Path, guarded_form: PreparedForm) -> None:
     """A run is counted for the group that it was handed to."""
     cores = sorted(os.sched_getaffinity(0))[:2]
-    path = toys.tiny_add(tmp_path / "add.onnx")
-    form = PreparedForm("add@cpu@harbour", str(path), path.stat().st_size, optimised=False, guarded_for="harbour")
-    row = np.ones((1, 4), np.float32)
-
-    async def story() -> None:
-        first, second = (
-            PROCESSORS["cpu"](name=f"p{core}", workers=1, threads_per_run=1, loads_parallel_max=1, cores=(core,))
-            for core in cores
-        )
-        group = ProcessorGroup(first, twins=[OwnCores(Cluster(second, SystemClock()))], clock=SystemClock())
-        options = GuardOptions(scratch=tmp_path / "scratch", workers=2, cores=tuple(cores))
-        guarded = GuardedProcessor(group, SystemClock(), options)
-        with closing(guarded):
-            build = await guarded.load(form)
-            assert isinstance(build, GuardedBuild)
-            assert {frozenset(os.sched_getaffinity(task)) for task in computing(build.guard.pid)} == {frozenset(cores)}
-            for at, one in enumerate(group.groups()):
-                runs = guarded.runs_of(at, one.runs)
-                assert (await runs.run(build, {"A": row, "B": row}, None))["SUM"].tolist() == [[2.0] * 4]
-                rows = await runs.run_rows(build, [{"A": row, "B": row}] * 2, [1, 1], None)
-                assert [each["SUM"].tolist() for each in rows] == [[[2.0] * 4]] * 2
-            assert [one.runs for one in group.statuses(4, 0.0)] == [2, 2]
-
-    asyncio.run(story())
+    row = {name: np.ones((1, 4), np.float32) for name in "AB"}
+    first, second = map(processor_on, cores)
+    group = ProcessorGroup(first, twins=[OwnCores(Cluster(second, SystemClock()))], clock=SystemClock())
+    options = GuardOptions(scratch=tmp_path / "scratch", workers=2, cores=tuple(cores))
+    with closing(GuardedProcessor(group, SystemClock(), options)) as guarded:
+        build = await guarded.load(guarded_form)
+        assert cores_of(build) == {frozenset(cores)}
+        for at, one in enumerate(group.groups()):
+            runs = guarded.runs_of(at, one.runs)
+            assert (await runs.run(build, row, None))["SUM"].tolist() == [[2.0] * 4]
+            rows = await runs.run_rows(build, [row] * 2, [1, 1], None)
+            assert [each["SUM"].tolist() for each in rows] == [[[2.0] * 4]] * 2
+        assert [one.runs for one in group.statuses(4, 0.0)] == [2, 2]

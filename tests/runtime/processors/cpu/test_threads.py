@@ -5,26 +5,34 @@ import os
 import sys
 import threading
 import weakref
+from collections.abc import Iterator
 
 import pytest
 
 from appliance.runtime.processors.cpu.threads import WorkerThreads
+from tests.fakes.waiting import until
 
 
 class Thing:
     """Something that can be watched going away."""
 
 
+@pytest.fixture
+def threads() -> Iterator[WorkerThreads]:
+    """One."""
+    made = WorkerThreads("calc", 1)
+    yield made
+    made.close()
+
+
 @pytest.mark.anyio
-async def test_worker_thread_returns_the_value_or_error_of_a_call() -> None:
+async def test_worker_thread_returns_the_value_or_error_of_a_call(threads: WorkerThreads) -> None:
     """The call runs on a thread of that name."""
-    threads = WorkerThreads("calc", 1)
     assert await threads.submit(divmod, 7, 2) == (3, 1)
     assert (await threads.submit(threading.current_thread)).name == "calc-0"
     with pytest.raises(ZeroDivisionError):
         await threads.submit(divmod, 7, 0)
     assert await threads.submit(divmod, 9, 2) == (4, 1)
-    threads.close()
 
 
 @pytest.mark.anyio
@@ -37,9 +45,8 @@ async def test_worker_threads_run_a_call_each_at_once() -> None:
 
 
 @pytest.mark.anyio
-async def test_cancelled_call_still_runs() -> None:
+async def test_cancelled_call_still_runs(threads: WorkerThreads) -> None:
     """The caller has gone, the call is made all the same (it cannot be undone), and the thread serves the next one."""
-    threads = WorkerThreads("calc", 1)
     go, done = threading.Event(), threading.Event()
 
     def slow() -> str:
@@ -52,29 +59,19 @@ async def test_cancelled_call_still_runs() -> None:
     go.set()
     assert await threads.submit(done.wait, 120)
     assert future.cancelled()
-    threads.close()
 
 
 @pytest.mark.anyio
-async def test_idle_worker_thread_holds_no_argument_or_result() -> None:
-    threads = WorkerThreads("calc", 1)
+async def test_idle_worker_thread_holds_no_argument_or_result(threads: WorkerThreads) -> None:
     argument = Thing()
-    seen = weakref.ref(argument)
     result = await threads.submit(lambda thing: Thing(), argument)
-    made = weakref.ref(result)
+    seen, made = weakref.ref(argument), weakref.ref(result)
     del argument, result
-    for _ in range(12_000):
-        if seen() is None and made() is None:
-            break
-        await asyncio.sleep(0.01)  # noqa: TID251 - a real thread needs real time
-    assert seen() is None
-    assert made() is None
-    threads.close()
+    await until(lambda: seen() is None and made() is None)
 
 
-def test_result_for_a_closed_event_loop_is_dropped() -> None:
+def test_result_for_a_closed_event_loop_is_dropped(threads: WorkerThreads) -> None:
     """The thread lives on for the next loop."""
-    threads = WorkerThreads("calc", 1)
     go = threading.Event()
 
     async def leave() -> None:
@@ -86,7 +83,6 @@ def test_result_for_a_closed_event_loop_is_dropped() -> None:
     asyncio.run(leave())
     go.set()
     assert asyncio.run(come()) == 3
-    threads.close()
 
 
 def test_close_ends_the_worker_threads() -> None:

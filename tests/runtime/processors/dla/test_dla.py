@@ -1,26 +1,23 @@
 """DLA cores, by fakes of TensorRT and CUDA: compiled at import, one engine a core, rows one by one."""
 
 import asyncio
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
 from onnx import TensorProto, helper
 
 from appliance.domain.catalogue import Precision
 from appliance.domain.errors import LoadFailed, RunRefused, RunStopped
-from appliance.domain.hardware import PreparedForm, Reference
-from appliance.modelstore.importing.profiling import DIFFERENCE_MAX
+from appliance.domain.hardware import PreparedForm
 from appliance.runtime.processors.dla.kind import DLA
 from appliance.runtime.processors.dla.session import LOADABLES_MAX, DlaSessions
-from appliance.runtime.processors.measuring.same import check_same
 from appliance.runtime.processors.probe import check
 from tests import toys
 from tests.fakes import devices
 from tests.fakes.tensorrt import FakeCuda, FakeTensorRt
-from tests.runtime.processors.quantized import IMAGES, original, quantized
+from tests.modelstore import networks
+from tests.runtime.processors.quantized import IMAGES, check_nearly_same, original, quantized
 
 Fakes = tuple[FakeTensorRt, FakeCuda]
 
@@ -31,11 +28,21 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> Fakes:
     return tensorrt, cuda
 
 
-def prepared(tmp_path: Path) -> PreparedForm:
-    folder = tmp_path / "form"
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Of a form."""
+    made = tmp_path / "form"
+    made.mkdir()
+    return made
+
+
+def compiled(net: Path, folder: Path) -> PreparedForm:
     folder.mkdir(exist_ok=True)
-    name = DlaSessions(2).prepare(toys.tiny_add(tmp_path / "add.onnx"), folder)
-    return PreparedForm("add@dla", str(folder / name), 1, True, kind="dla")
+    return PreparedForm(f"{net.stem}@dla", str(folder / DlaSessions(2).prepare(net, folder)), 1, True, kind="dla")
+
+
+def prepared(tmp_path: Path) -> PreparedForm:
+    return compiled(toys.tiny_add(tmp_path / "add.onnx"), tmp_path / "form")
 
 
 def inputs(rows: int) -> dict[str, np.ndarray]:
@@ -59,38 +66,30 @@ def test_dla_computes_rows_of_a_batch_one_by_one_in_order(fakes: Fakes, tmp_path
     assert len(fakes[0].runs) == 6
 
 
-def test_dla_runs_use_both_cores(fakes: Fakes, tmp_path: Path) -> None:
+@pytest.mark.anyio
+async def test_dla_runs_use_both_cores(fakes: Fakes, tmp_path: Path) -> None:
     """An engine is read for each core, and runs go to whichever is free; nothing stays on the device."""
-
-    async def story() -> None:
-        processor = DLA.processor(name="dla", workers=16, threads_per_run=1, loads_parallel_max=1)
-        assert processor.describe().workers == 2
-        loaded = await processor.load(prepared(tmp_path))
-        await asyncio.gather(*(processor.run(loaded, inputs(1), None) for _ in range(8)))
-        assert set(fakes[0].runs) == {0, 1}
-        await processor.unload(loaded)
-        processor.close()
-
-    asyncio.run(story())
+    processor = DLA.processor(name="dla", workers=16, threads_per_run=1, loads_parallel_max=1)
+    assert processor.describe().workers == 2
+    loaded = await processor.load(prepared(tmp_path))
+    await asyncio.gather(*(processor.run(loaded, inputs(1), None) for _ in range(8)))
+    assert set(fakes[0].runs) == {0, 1}
+    await processor.unload(loaded)
+    processor.close()
     assert fakes[1].held == {}
 
 
-def test_dla_refuses_free_sizes_and_forms_that_are_not_compiled(fakes: Fakes, tmp_path: Path) -> None:
+def test_dla_refuses_free_sizes_and_forms_that_are_not_compiled(fakes: Fakes, tmp_path: Path, folder: Path) -> None:
     """And leaves no files of a refused form."""
-    (tmp_path / "form").mkdir()
     net = toys.conv_net(tmp_path / "net.onnx", 1.0)
     sessions = DlaSessions(2)
+    assert sessions.supports(toys.tiny_add(tmp_path / "add.onnx"))
+    assert not sessions.supports(net)
     with pytest.raises(LoadFailed, match="its inputs are of free size"):
-        sessions.prepare(net, tmp_path / "form")
-    assert list((tmp_path / "form").iterdir()) == []
+        sessions.prepare(net, folder)
+    assert list(folder.iterdir()) == []
     with pytest.raises(LoadFailed, match="not compiled"):
         sessions.load(PreparedForm("net@dla", str(net), 1, False, kind="dla"))
-
-
-def test_dla_supports_only_networks_of_fixed_size(fakes: Fakes, tmp_path: Path) -> None:
-    sessions = DlaSessions(2)
-    assert sessions.supports(toys.tiny_add(tmp_path / "add.onnx"))
-    assert not sessions.supports(toys.conv_net(tmp_path / "net.onnx", 1.0))
 
 
 def test_dla_load_beyond_the_networks_of_a_core_is_refused(fakes: Fakes, tmp_path: Path) -> None:
@@ -106,18 +105,11 @@ def test_dla_computes_quantized_networks_in_eight_bits(fakes: Fakes, tmp_path: P
     """As the import quantizes them for CPUs, and so nearly the same that they may serve."""
     plain = original(tmp_path)
     own = quantized(plain, tmp_path)
-    folder = tmp_path / "form"
-    folder.mkdir()
-    sessions = DlaSessions(2)
-    form = PreparedForm("net@dla", str(folder / sessions.prepare(own, folder)), 1, True, kind="dla")
+    sessions, form = DlaSessions(2), compiled(own, tmp_path / "form")
     assert set(fakes[0].flags) == {"fp16", "int8"}
-    assert {"image", "a.y", "a.r", "b.y", "sum", "sum.r", "pooled", "c.y", "d.y", "both", "e.y"} <= fakes[
-        0
-    ].ranges.keys()
-    first, whole = PreparedForm("net@cpu", str(own), 1, False), PreparedForm("net@cpu", str(plain), 1, False)
-    limit = DIFFERENCE_MAX[Precision.INT8]
-    cases = [{"image": image} for image in IMAGES]
-    check_same(sessions, sessions.load(form), asdict(Reference(first, limit, whole)), cases)
+    ranges = {"image", "a.y", "a.r", "b.y", "sum", "sum.r", "pooled", "c.y", "d.y", "both", "e.y"}
+    assert ranges <= fakes[0].ranges.keys()
+    check_nearly_same(sessions, sessions.load(form), own, plain, Precision.INT8)
 
 
 @pytest.mark.parametrize("is_quantized", [False, True])
@@ -129,17 +121,13 @@ def test_dla_with_tensorrt_11_computes_nearly_the_same_in_half_precision(
     assert check(DlaSessions(2), tmp_path) == ""
     plain = original(tmp_path)
     own = quantized(plain, tmp_path) if is_quantized else plain
-    folder = tmp_path / "form"
-    folder.mkdir()
     sessions = DlaSessions(2)
     assert sessions.supports(own)
-    form = PreparedForm("net@dla", str(folder / sessions.prepare(own, folder)), 1, True, kind="dla")
+    form = compiled(own, tmp_path / "form")
     assert fakes[0].flags == []
     before = fakes[1].held.keys() - {0}
     loaded = sessions.load(form)
-    first, whole = PreparedForm("net@cpu", str(own), 1, False), PreparedForm("net@cpu", str(plain), 1, False)
-    limit = DIFFERENCE_MAX[Precision.INT8 if is_quantized else Precision.FP16]
-    check_same(sessions, loaded, asdict(Reference(first, limit, whole)), [{"image": image} for image in IMAGES])
+    check_nearly_same(sessions, loaded, own, plain, Precision.INT8 if is_quantized else Precision.FP16)
     found = sessions.run(loaded, {"image": np.full_like(IMAGES[0], 1e6)}, None)
     assert {array.dtype for array in found.values()} == {np.dtype(np.float32)}
     with pytest.raises(RunRefused):
@@ -150,36 +138,30 @@ def test_dla_with_tensorrt_11_computes_nearly_the_same_in_half_precision(
 
 def test_dla_network_in_half_precision_answers_in_half_precision(fakes: Fakes, tmp_path: Path) -> None:
     """Whatever the version of TensorRT."""
-    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT16, [1, 4]) for name in ("a", "b", "y")]
-    graph = helper.make_graph([helper.make_node("Add", ["a", "b"], ["y"])], "half", values[:2], values[2:])
-    net = tmp_path / "half.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), net)
+    add = helper.make_node("Add", ["a", "b"], ["y"])
+    half: dict[str, int] = dict.fromkeys("aby", TensorProto.FLOAT16)
+    net = Path(networks.write(networks.model([add], {"a": [1, 4], "b": [1, 4]}, {"y": [1, 4]}, types=half), tmp_path))
     rows = {name: np.arange(4, dtype=np.float16).reshape(1, 4) for name in "ab"}
     for version in (10, 11):
         fakes[0].of(version)
-        folder = tmp_path / str(version)
-        folder.mkdir()
         sessions = DlaSessions(1)
-        form = PreparedForm("half@dla", str(folder / sessions.prepare(net, folder)), 1, True, kind="dla")
-        found = sessions.run(sessions.load(form), rows, None)["y"]
+        found = sessions.run(sessions.load(compiled(net, tmp_path / str(version))), rows, None)["y"]
         assert (found.dtype, found.tolist()) == (np.float16, [[0, 2, 4, 6]])
 
 
-def test_dla_compile_failure_gives_the_reason_of_tensorrt(fakes: Fakes, tmp_path: Path) -> None:
+def test_dla_compile_failure_gives_the_reason_of_tensorrt(fakes: Fakes, tmp_path: Path, folder: Path) -> None:
     """In the words of its complaints, not of its other remarks; a network after the first has a reason of its own."""
+    dynamic = helper.make_node("MatMulInteger", ["a", "b"], ["y"])
+    types: dict[str, int] = {"a": TensorProto.INT8, "b": TensorProto.INT8, "y": TensorProto.INT32}
+    made = networks.model([dynamic], {"a": [2, 2], "b": [2, 2]}, {"y": [2, 2]}, types=types)
     sessions = DlaSessions(2)
-    (tmp_path / "form").mkdir()
-    with pytest.raises(LoadFailed) as raised:
-        sessions.prepare(original(tmp_path, last="Erf"), tmp_path / "form")
-    assert raised.value.reason == "a DLA cannot compute it: Erf is not supported on DLA"
-    dynamic = tmp_path / "dynamic.onnx"
-    node = helper.make_node("MatMulInteger", ["a", "b"], ["y"])
-    values = [helper.make_tensor_value_info(name, TensorProto.INT8, [2, 2]) for name in "ab"]
-    answer = helper.make_tensor_value_info("y", TensorProto.INT32, [2, 2])
-    onnx.save(helper.make_model(helper.make_graph([node], "net", values, [answer])), dynamic)
-    with pytest.raises(LoadFailed) as raised:
-        sessions.prepare(dynamic, tmp_path / "form")
-    assert raised.value.reason == "TensorRT cannot read it: No importer registered for op: MatMulInteger"
+    for net, reason in (
+        (original(tmp_path, last="Erf"), "a DLA cannot compute it: Erf is not supported on DLA"),
+        (Path(networks.write(made, tmp_path)), "TensorRT cannot read it: No importer registered for op: MatMulInteger"),
+    ):
+        with pytest.raises(LoadFailed) as raised:
+            sessions.prepare(net, folder)
+        assert raised.value.reason == reason
 
 
 def test_dla_plan_of_another_tensorrt_version_is_not_loaded(fakes: Fakes, tmp_path: Path) -> None:

@@ -9,14 +9,13 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from appliance.runtime.processors.dla.half import LARGEST, make_half
+from tests.modelstore import networks
 
 
 def made(nodes: list[onnx.NodeProto], **constants: np.ndarray) -> onnx.ModelProto:
-    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 2, 4, 4]) for name in "x"]
-    answer = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
-    tensors = [numpy_helper.from_array(array, name) for name, array in constants.items()]
-    graph = helper.make_graph(nodes, "net", values, answer, tensors)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = networks.model(nodes, {"x": [1, 2, 4, 4]}, {"y": []}, constants)
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    return model
 
 
 def ran(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from appliance.runtime.processors.dla.implicit import STEPS, make_implicit
 from appliance.runtime.processors.measuring.same import difference
 from appliance.runtime.processors.providers.symmetric import make_symmetric
+from tests.modelstore import networks
 from tests.runtime.processors.quantized import IMAGES, original, quantized
 
 
@@ -23,12 +24,6 @@ def computed(model: onnx.ModelProto, feeds: dict[str, Any]) -> list[Any]:
     return found
 
 
-def symmetric(folder: Path) -> onnx.ModelProto:
-    model = onnx.load(str(quantized(original(folder), folder)))
-    make_symmetric(model)
-    return model
-
-
 def pairs(between: str, scale: Any = 0.5) -> onnx.ModelProto:
     """A network that quantizes its input, hands the bytes to `between` and gives what comes of it."""
     nodes = [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"])]
@@ -36,26 +31,33 @@ def pairs(between: str, scale: Any = 0.5) -> onnx.ModelProto:
     if between != "nothing":
         nodes.append(helper.make_node(between, ["q", *(["s", "z"] if between == "DequantizeLinear" else [])], ["y"]))
         output = "y"
+    weights = {"s": np.asarray(scale, np.float32), "z": np.zeros(np.shape(scale), np.int8)}
     kind = TensorProto.FLOAT if between == "DequantizeLinear" else TensorProto.INT8
-    graph = helper.make_graph(
-        nodes,
-        "pairs",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4])],
-        [helper.make_tensor_value_info(output, kind, [4])],
-        [
-            numpy_helper.from_array(np.asarray(scale, np.float32), "s"),
-            numpy_helper.from_array(np.zeros(np.shape(scale), np.int8), "z"),
-        ],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+    return networks.model(nodes, {"x": [4]}, {output: [4]}, weights, types={output: kind})
 
 
-def test_implicit_network_of_an_import_computes_nearly_the_same(tmp_path: Path) -> None:
-    """No operator quantizes any more; only the rounding between operators differs."""
-    before = symmetric(tmp_path)
+@pytest.fixture
+def before(tmp_path: Path) -> onnx.ModelProto:
+    """A symmetric network of an import."""
+    model = onnx.load(str(quantized(original(tmp_path), tmp_path)))
+    make_symmetric(model)
+    return model
+
+
+def implicit(before: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, float]]:
+    """What comes of it, and its ranges."""
     model = onnx.ModelProto()
     model.CopyFrom(before)
-    reaches = make_implicit(model)
+    return model, make_implicit(model)
+
+
+def constants(model: onnx.ModelProto) -> dict[str, np.ndarray]:
+    return {one.name: numpy_helper.to_array(one) for one in model.graph.initializer}
+
+
+def test_implicit_network_of_an_import_computes_nearly_the_same(before: onnx.ModelProto) -> None:
+    """No operator quantizes any more; only the rounding between operators differs."""
+    model, reaches = implicit(before)
     onnx.checker.check_model(model, full_check=True)
     assert not {"QuantizeLinear", "DequantizeLinear"} & {node.op_type for node in model.graph.node}
     assert reaches
@@ -64,19 +66,16 @@ def test_implicit_network_of_an_import_computes_nearly_the_same(tmp_path: Path) 
         assert difference(wanted, found) < 0.03
 
 
-def test_implicit_network_has_the_ranges_of_every_convolution(tmp_path: Path) -> None:
+def test_implicit_network_has_the_ranges_of_every_convolution(before: onnx.ModelProto) -> None:
     """Of what a convolution takes and of what it gives, also where a ReLU, a maximum or a meeting of branches stands
     between; as large as the steps of the quantized network were.
     """
-    before = symmetric(tmp_path)
-    model = onnx.ModelProto()
-    model.CopyFrom(before)
-    reaches = make_implicit(model)
+    model, reaches = implicit(before)
     convolutions = [node for node in model.graph.node if node.op_type == "Conv"]
     assert len(convolutions) == 5
     for node in convolutions:
         assert {node.input[0], node.output[0]} <= reaches.keys(), node.name
-    scales = {one.name: numpy_helper.to_array(one) for one in before.graph.initializer}
+    scales = constants(before)
     stated = {n.input[0]: scales[n.input[1]].item() for n in before.graph.node if n.op_type == "QuantizeLinear"}
     assert stated
     stated["e.y"] = stated.pop("e.y_QuantizeLinear_Input")  # the output has its name back
@@ -84,24 +83,19 @@ def test_implicit_network_has_the_ranges_of_every_convolution(tmp_path: Path) ->
         assert reaches[name] == pytest.approx(STEPS * scale)
 
 
-def test_implicit_network_weights_lie_on_the_quantized_steps(tmp_path: Path) -> None:
+def test_implicit_network_weights_lie_on_the_quantized_steps(before: onnx.ModelProto) -> None:
     """Quantized again, each channel by its largest weight, they are the bytes that they were."""
-    before = symmetric(tmp_path)
-    known = {one.name: numpy_helper.to_array(one) for one in before.graph.initializer}
+    known = constants(before)
     whole = {
         n.output[0]: known[n.input[0]] for n in before.graph.node if n.input[0] in known and known[n.input[0]].ndim
     }
-    model = onnx.ModelProto()
-    model.CopyFrom(before)
-    make_implicit(model)
-    floats = {one.name: numpy_helper.to_array(one) for one in model.graph.initializer}
+    model, _ = implicit(before)
+    floats = constants(model)
     weights = [node.input[1] for node in model.graph.node if node.op_type == "Conv"]
     assert len(weights) == 5
     for name in weights:
-        steps = np.abs(floats[name]).max(axis=(1, 2, 3), keepdims=True) / np.abs(whole[name]).max(
-            axis=(1, 2, 3), keepdims=True
-        )
-        np.testing.assert_array_equal(np.rint(floats[name] / steps), whole[name])
+        largest, bytes_largest = (np.abs(one[name]).max(axis=(1, 2, 3), keepdims=True) for one in (floats, whole))
+        np.testing.assert_array_equal(np.rint(floats[name] * bytes_largest / largest), whole[name])
 
 
 def test_implicit_network_keeps_names_of_input_and_output(tmp_path: Path) -> None:

@@ -74,18 +74,16 @@ def test_latency_is_the_median_and_99th_percentile_of_the_runs() -> None:
     assert found == {"batch": 4, "p50_ms": 30.0, "p99_ms": 961.6}  # between the two slowest of five
 
 
-def test_latency_leaves_out_processor_time_of_other_processes() -> None:
-    assert timed(Network([90.0], [10.0])) == {"batch": 4, "p50_ms": 10.0, "p99_ms": 10.0}
-
-
-def test_latency_of_a_run_on_several_threads_is_elapsed_time() -> None:
-    """The threads compute more than one processor could meanwhile."""
-    assert timed(Network([10.0], [20.0]))["p50_ms"] == 10.0
-
-
-def test_latency_of_a_run_on_a_device_is_elapsed_time() -> None:
-    """The processor idles meanwhile."""
-    assert timed(Network([90.0], [1.0]), on_device=True)["p50_ms"] == 90.0
+@pytest.mark.parametrize(
+    ("elapsed_ms", "computed_ms", "on_device", "p50_ms"),
+    [(90.0, 10.0, False, 10.0), (10.0, 20.0, False, 10.0), (90.0, 1.0, True, 90.0)],
+    ids=["other processes compute, too", "several threads compute", "the processor idles beside a device"],
+)
+def test_latency_is_processor_time_or_elapsed_time_on_threads_and_devices(
+    elapsed_ms: float, computed_ms: float, on_device: bool, p50_ms: float
+) -> None:
+    found = timed(Network([elapsed_ms], [computed_ms]), on_device=on_device)
+    assert found == {"batch": 4, "p50_ms": p50_ms, "p99_ms": p50_ms}
 
 
 @pytest.mark.parametrize(

@@ -16,14 +16,12 @@ import pytest
 from appliance.clock import NS_PER_MS, SystemClock
 from appliance.domain.errors import LoadFailed, RunRefused, RunStopped
 from appliance.domain.hardware import PreparedForm
-from appliance.domain.padding import Fill
 from appliance.runtime.processors.cpu.session import OnnxSessions, machine
 from appliance.runtime.processors.guard import dispatcher
 from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
 from appliance.runtime.processors.measuring.same import difference
 from appliance.runtime.processors.openvino.processor import OpenVinoProcessor
 from appliance.runtime.processors.openvino.session import OpenVinoSessions, Stop
-from appliance.tasks.padding import Padded
 from tests import toys
 
 pytestmark = pytest.mark.gate("real runtimes compute")
@@ -86,63 +84,39 @@ def test_openvino_computes_in_bf16_only_where_the_form_says_so(net: Path, tmp_pa
 
 
 @pytest.mark.usefixtures("processes")
-def test_openvino_form_serves_in_a_guard(net: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.anyio
+async def test_openvino_form_serves_in_a_guard(net: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With all that the processor has, which must be the same as where the form was compiled; a run is stopped like
     anywhere else, and the build is given back, which the box is told by kind.
     """
     # A run stops between two nodes. One of these takes up to 0.2 s on a busy machine, and the guard would be ended.
     monkeypatch.setattr(dispatcher, "STOP_GRACE_S", 60.0)
 
-    async def story() -> None:
-        (tmp_path / "made").mkdir()
-        form = exported(net, tmp_path / "made")
-        sessions = OpenVinoSessions(2, 1)
-        expected = sessions.run(sessions.load(form), IMAGE, None)
-        inner = OpenVinoProcessor("o", 2, threads_per_run=1, loads_parallel_max=1)
-        guarded = GuardedProcessor(inner, SystemClock(), GuardOptions(scratch=tmp_path / "scratch"))
-        taken: list[set[tuple[str, str]]] = []
-        guarded.on_base = lambda bases: taken.append(set(bases))
-        try:
-            build = await guarded.load(replace(form, guarded_for="harbour"))
-            found = await asyncio.gather(*(guarded.run(build, IMAGE, None) for _ in range(4)))
-            for one in found:
-                assert all(np.array_equal(array, one[name]) for name, array in expected.items())
-            assert not guarded.can_sleep(build)
-            many = {name: np.repeat(array, 128, 0) for name, array in IMAGE.items()}
-            with pytest.raises(RunStopped):
-                await guarded.run(build, many, None, deadline_ns=SystemClock().now_ns())
-            again = await guarded.run(build, IMAGE, None)
-            assert all(np.array_equal(array, again[name]) for name, array in expected.items())
-            await guarded.unload(build)
-            with pytest.raises(LoadFailed, match="none computes on 'cuda'"):
-                await guarded.load(replace(form, guarded_for="harbour", kind="cuda"))
-            assert taken[-1] == {("harbour", "openvino")}
-        finally:
-            guarded.close()
-
-    asyncio.run(story())
-
-
-def test_openvino_pads_inputs_in_its_own_threads(tmp_path: Path) -> None:
-    """Two requests of different sizes in one run; each gets its own part."""
-
-    async def story() -> None:
-        net = toys.shufflenet(tmp_path / "net.onnx")
-        processor = OpenVinoProcessor("o", 1, threads_per_run=1, loads_parallel_max=1)
-        loaded = await processor.load(plain(net))
-        whole = np.random.default_rng(0).standard_normal((1, 3, 224, 224), np.float32)
-        narrow = {"gpu_0/data_0": whole[:, :, :, :200]}
-        shapes = {"gpu_0/data_0": (2, 3, 224, 224)}
-        filled = np.concatenate([whole[:, :, :, :200], np.zeros((1, 3, 224, 24), np.float32)], axis=3)
-        inputs = [Padded(narrow, shapes, Fill.ZERO), {"gpu_0/data_0": whole}]
-        first, second = await processor.run_rows(loaded, inputs, [1, 1], None)
-        expected = [await processor.run(loaded, {"gpu_0/data_0": each}, None) for each in (filled, whole)]
-        for found, wanted in zip((first, second), expected, strict=True):
-            assert all(difference(array, found[name]) < 1e-4 for name, array in wanted.items())
-        await processor.unload(loaded)
-        processor.close()
-
-    asyncio.run(story())
+    (tmp_path / "made").mkdir()
+    form = exported(net, tmp_path / "made")
+    sessions = OpenVinoSessions(2, 1)
+    expected = sessions.run(sessions.load(form), IMAGE, None)
+    inner = OpenVinoProcessor("o", 2, threads_per_run=1, loads_parallel_max=1)
+    guarded = GuardedProcessor(inner, SystemClock(), GuardOptions(scratch=tmp_path / "scratch"))
+    taken: list[set[tuple[str, str]]] = []
+    guarded.on_base = lambda bases: taken.append(set(bases))
+    try:
+        build = await guarded.load(replace(form, guarded_for="harbour"))
+        found = await asyncio.gather(*(guarded.run(build, IMAGE, None) for _ in range(4)))
+        for one in found:
+            assert all(np.array_equal(array, one[name]) for name, array in expected.items())
+        assert not guarded.can_sleep(build)
+        many = {name: np.repeat(array, 128, 0) for name, array in IMAGE.items()}
+        with pytest.raises(RunStopped):
+            await guarded.run(build, many, None, deadline_ns=SystemClock().now_ns())
+        again = await guarded.run(build, IMAGE, None)
+        assert all(np.array_equal(array, again[name]) for name, array in expected.items())
+        await guarded.unload(build)
+        with pytest.raises(LoadFailed, match="none computes on 'cuda'"):
+            await guarded.load(replace(form, guarded_for="harbour", kind="cuda"))
+        assert taken[-1] == {("harbour", "openvino")}
+    finally:
+        guarded.close()
 
 
 def test_openvino_makes_no_form_of_an_unreadable_network(tmp_path: Path) -> None:
@@ -178,25 +152,22 @@ def _of_one_shape(folder: Path, batch: int) -> Path:
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.nightly("the same on two workers"))])
-def test_openvino_run_ends_at_the_deadline(tmp_path: Path, workers: int) -> None:
+@pytest.mark.anyio
+async def test_openvino_run_ends_at_the_deadline(tmp_path: Path, workers: int) -> None:
     """Between two of its nodes; the next runs are not disturbed."""
-
-    async def story() -> None:
-        processor, clock = OpenVinoProcessor("o", workers, threads_per_run=1, loads_parallel_max=1), SystemClock()
-        loaded = await processor.load(plain(_of_one_shape(tmp_path, 64)))
-        many = {"gpu_0/data_0": np.random.default_rng(0).standard_normal((64, 3, 224, 224)).astype(np.float32)}
-        wanted = await processor.run(loaded, many, None)
-        for _ in range(2 * workers):
-            with pytest.raises(RunStopped):
-                await processor.run(loaded, many, None, deadline_ns=clock.now_ns() + 20 * NS_PER_MS)
-        for _ in range(2):
-            found = await asyncio.gather(*(processor.run(loaded, many, None) for _ in range(workers)))
-            assert all(difference(array, one[name]) < 1e-4 for one in found for name, array in wanted.items())
-        assert not processor.can_sleep(loaded)
-        await processor.unload(loaded)
-        processor.close()
-
-    asyncio.run(story())
+    processor, clock = OpenVinoProcessor("o", workers, threads_per_run=1, loads_parallel_max=1), SystemClock()
+    loaded = await processor.load(plain(_of_one_shape(tmp_path, 64)))
+    many = {"gpu_0/data_0": np.random.default_rng(0).standard_normal((64, 3, 224, 224)).astype(np.float32)}
+    wanted = await processor.run(loaded, many, None)
+    for _ in range(2 * workers):
+        with pytest.raises(RunStopped):
+            await processor.run(loaded, many, None, deadline_ns=clock.now_ns() + 20 * NS_PER_MS)
+    for _ in range(2):
+        found = await asyncio.gather(*(processor.run(loaded, many, None) for _ in range(workers)))
+        assert all(difference(array, one[name]) < 1e-4 for one in found for name, array in wanted.items())
+    assert not processor.can_sleep(loaded)
+    await processor.unload(loaded)
+    processor.close()
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -221,20 +192,25 @@ def test_stop_of_an_openvino_network_of_free_shape_disturbs_no_run(tmp_path: Pat
     assert sessions.run(loaded, images, None, sessions.stop())
 
 
+class Late(Stop):
+    """Comes when a run has begun and OpenVINO has not: nothing runs yet that could be cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun: list[Any] = []
+
+    def begin(self, request: Any) -> bool:
+        self.begun.append(request)
+        is_wanted = super().begin(request)
+        self.terminate = True
+        return is_wanted
+
+
 def test_openvino_stop_between_begin_and_start_ends_the_run(tmp_path: Path) -> None:
-    """Nothing runs yet that could be cancelled."""
-
-    class Late(Stop):
-        def begin(self, request: Any) -> bool:
-            is_wanted = super().begin(request)
-            self.terminate = True
-            return is_wanted
-
     sessions = OpenVinoSessions(1, 1)
     loaded = sessions.load(plain(_of_one_shape(tmp_path, 16)))
-    images = {"gpu_0/data_0": np.zeros((16, 3, 224, 224), np.float32)}
     with pytest.raises(RunStopped):
-        sessions.run(loaded, images, None, Late())
+        sessions.run(loaded, {"gpu_0/data_0": np.zeros((16, 3, 224, 224), np.float32)}, None, Late())
 
 
 @pytest.mark.usefixtures("processes")

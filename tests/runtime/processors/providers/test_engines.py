@@ -1,23 +1,20 @@
 """TensorRT's engines, by a fake of the runtime: compiled by `prepare`, never by a load or a run."""
 
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
 from onnx import TensorProto, helper
 
 from appliance.domain.catalogue import Precision
 from appliance.domain.errors import LoadFailed
-from appliance.domain.hardware import PreparedForm, Reference
-from appliance.modelstore.importing.profiling import DIFFERENCE_MAX
-from appliance.runtime.processors.measuring.same import check_same
+from appliance.domain.hardware import PreparedForm
 from appliance.runtime.processors.providers.engines import PROVIDER, ROWS_MAX, TensorRtSessions
 from tests import toys
 from tests.fakes import devices
 from tests.fakes.onnxruntime import FakeOnnxRuntime
-from tests.runtime.processors.quantized import IMAGES, original, quantized
+from tests.modelstore import networks
+from tests.runtime.processors.quantized import check_nearly_same, original, quantized
 
 
 @pytest.fixture
@@ -124,9 +121,7 @@ def test_tensorrt_form_of_a_quantized_network_computes_nearly_the_same(
     options = loaded.providers[0][1]
     assert (options["trt_int8_enable"], options["trt_fp16_enable"]) == ("1", "0")
     assert options["trt_profile_max_shapes"] == f"image:{ROWS_MAX}x3x16x16"
-    first, whole = PreparedForm("net@cpu", str(own), 1, False), PreparedForm("net@cpu", str(plain), 1, False)
-    reference = asdict(Reference(first, DIFFERENCE_MAX[Precision.INT8], whole))
-    check_same(sessions, loaded, reference, [{"image": image} for image in IMAGES])
+    check_nearly_same(sessions, loaded, own, plain, Precision.INT8)
 
 
 @pytest.mark.parametrize("half", [False, True])
@@ -134,21 +129,11 @@ def test_tensorrt_engine_has_the_precision_of_the_network(runtime: FakeOnnxRunti
     """Half precision is allowed to a network in half precision; batches are not compiled for a network that takes one
     row.
     """
-    kind = TensorProto.FLOAT16 if half else TensorProto.FLOAT
-    value = helper.make_tensor_value_info("x", kind, [1, 2])
-    weight = helper.make_tensor("w", kind, [2], [1.0, 2.0])
-    graph = helper.make_graph(
-        [helper.make_node("Mul", ["x", "w"], ["y"], "mul")],
-        "net",
-        [value],
-        [helper.make_tensor_value_info("y", kind, [1, 2])],
-        [weight],
-    )
-    path = tmp_path / "net.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path)
-    sessions = TensorRtSessions()
-    loaded = sessions.load(prepared(path, tmp_path / "form"))
-    name, options = loaded.providers[0]
+    node = helper.make_node("Mul", ["x", "w"], ["y"], "mul")
+    weights = {"w": np.array([1.0, 2.0], np.float16 if half else np.float32)}
+    types: dict[str, int] = dict.fromkeys("xy", TensorProto.FLOAT16 if half else TensorProto.FLOAT)
+    path = networks.write(networks.model([node], {"x": [1, 2]}, {"y": [1, 2]}, weights, types=types), tmp_path)
+    name, options = TensorRtSessions().load(prepared(Path(path), tmp_path / "form")).providers[0]
     assert name == PROVIDER
     assert (options["trt_fp16_enable"], options["trt_int8_enable"]) == (str(int(half)), "0")
     assert "trt_profile_max_shapes" not in options

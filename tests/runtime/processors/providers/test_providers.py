@@ -22,6 +22,7 @@ from tests.fakes.onnxruntime import FakeOnnxRuntime
 
 KINDS = ("cuda", "tensorrt", "xnnpack")
 IMAGE = {"image": np.random.default_rng(0).standard_normal((1, 3, 64, 64), np.float32)}
+FELL_BACK = "it fell back to CPUExecutionProvider"
 
 
 @pytest.fixture
@@ -38,38 +39,30 @@ def plain(path: Path) -> PreparedForm:
     return PreparedForm("net@cuda", str(path), path.stat().st_size, optimised=False, kind="cuda")
 
 
-def on_cuda() -> CudaSessions:
-    return CudaSessions()
-
-
+@pytest.mark.parametrize(
+    ("facts", "told"),
+    [
+        ({}, ""),
+        ({"has_driver": False}, FELL_BACK),
+        ({"computes_elsewhere": True}, FELL_BACK),
+        ({"computes_elsewhere": True, "tells_placement": False}, FELL_BACK),
+    ],
+    ids=["with a driver", "without a driver", "nodes run on the CPU", "only the profile shows that they do"],
+)
 @pytest.mark.parametrize("kind", KINDS)
-def test_probe_of_a_provider_with_a_driver_passes(runtime: FakeOnnxRuntime, kind: str, tmp_path: Path) -> None:
-    assert check(sessions_of(kind, 1, 1), tmp_path) == ""
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_probe_of_a_provider_without_a_driver_reports_the_fallback(
-    runtime: FakeOnnxRuntime, kind: str, tmp_path: Path
+def test_probe_of_a_provider_tells_where_it_computes(
+    runtime: FakeOnnxRuntime, kind: str, facts: dict[str, bool], told: str, tmp_path: Path
 ) -> None:
-    """The runtime lists the provider, and computes on the CPU in silence."""
-    runtime.has_driver = False
-    assert check(sessions_of(kind, 1, 1), tmp_path) == "it fell back to CPUExecutionProvider"
+    """The runtime lists the provider, the session names it first, and computes on the CPU in silence."""
+    for name, value in facts.items():
+        setattr(runtime, name, value)
+    assert check(sessions_of(kind, 1, 1), tmp_path) == told
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_probe_of_a_provider_missing_in_the_runtime_says_so(kind: str, tmp_path: Path) -> None:
     """The real runtime here has none of the providers, and says nothing: the session would be the CPU's."""
     assert "this ONNX Runtime has no " in check(sessions_of(kind, 1, 1), tmp_path)
-
-
-@pytest.mark.parametrize("tells_placement", [True, False])
-@pytest.mark.parametrize("kind", KINDS)
-def test_probe_of_a_provider_whose_nodes_run_on_the_cpu_fails(
-    runtime: FakeOnnxRuntime, kind: str, tells_placement: bool, tmp_path: Path
-) -> None:
-    """The session names the provider first, and the profile of a run shows the CPU."""
-    runtime.computes_elsewhere, runtime.tells_placement = True, tells_placement
-    assert check(sessions_of(kind, 1, 1), tmp_path) == "it fell back to CPUExecutionProvider"
 
 
 def test_probe_of_a_provider_that_runs_no_node_fails(runtime: FakeOnnxRuntime, tmp_path: Path) -> None:
@@ -84,20 +77,20 @@ def test_network_whose_convolutions_are_left_to_the_cpu_is_refused(
     runtime.on_cpu = frozenset({"Conv"})
     (tmp_path / "form").mkdir()
     with pytest.raises(LoadFailed, match="it would leave Conv to the CPU"):
-        on_cuda().prepare(net, tmp_path / "form")
+        CudaSessions().prepare(net, tmp_path / "form")
     assert list((tmp_path / "form").iterdir()) == []
     with pytest.raises(LoadFailed, match="it would leave Conv to the CPU"):
-        on_cuda().load(plain(net))
+        CudaSessions().load(plain(net))
     runtime.on_cpu = frozenset({"Softmax", "Shape"})
-    assert on_cuda().load(plain(net))
+    assert CudaSessions().load(plain(net))
 
 
 def test_cuda_form_computes_the_same_as_the_plain_network(runtime: FakeOnnxRuntime, net: Path, tmp_path: Path) -> None:
     """Also where its folder was moved to."""
     (tmp_path / "made").mkdir()
-    name = on_cuda().prepare(net, tmp_path / "made")
+    name = CudaSessions().prepare(net, tmp_path / "made")
     form = PreparedForm("net@cuda", str((tmp_path / "made").rename(tmp_path / "kept") / name), 1, True, kind="cuda")
-    sessions, own = on_cuda(), OnnxSessions(1)
+    sessions, own = CudaSessions(), OnnxSessions(1)
     found = sessions.run(sessions.load(form), IMAGE, None)
     expected = own.run(own.load(PreparedForm("net", str(net), 1, False)), IMAGE, None)
     for key, array in expected.items():
@@ -105,7 +98,7 @@ def test_cuda_form_computes_the_same_as_the_plain_network(runtime: FakeOnnxRunti
 
 
 def test_stopped_cuda_run_leaves_the_session_usable(runtime: FakeOnnxRuntime, net: Path) -> None:
-    sessions = on_cuda()
+    sessions = CudaSessions()
     loaded, stop = sessions.load(plain(net)), sessions.stop()
     stop.terminate = True
     with pytest.raises(RunStopped):
@@ -117,7 +110,7 @@ def test_placement_of_nodes_is_read_from_the_real_runtime(net: Path) -> None:
     """By operator types, without a run; all nodes are the CPU's here."""
     import onnxruntime
 
-    sessions = on_cuda()
+    sessions = CudaSessions()
     options = sessions.session_options(optimised=False)
     found = placed(onnxruntime.InferenceSession(str(net), options, providers=["CPUExecutionProvider"]))
     assert found is not None
@@ -142,20 +135,17 @@ def test_provider_supports_a_network_only_as_a_whole(
     assert not sessions.supports(tmp_path / "missing.onnx")
 
 
-def test_cuda_processor_runs_side_by_side_and_in_shared_rows(runtime: FakeOnnxRuntime, net: Path) -> None:
+@pytest.mark.anyio
+async def test_cuda_processor_runs_side_by_side_and_in_shared_rows(runtime: FakeOnnxRuntime, net: Path) -> None:
     """On its own threads, and with a deadline."""
-
-    async def story() -> None:
-        processor = CUDA.processor(name="gpu", workers=2, threads_per_run=1, loads_parallel_max=1)
-        assert processor.describe().memory_domain == "gpu"
-        loaded = await processor.load(plain(net))
-        runs = [processor.run(loaded, IMAGE, None, deadline_ns=1 << 62) for _ in range(4)]
-        one, *others = await asyncio.gather(*runs)
-        assert all(np.array_equal(each["probabilities"], one["probabilities"]) for each in others)
-        first, second = await processor.run_rows(loaded, [IMAGE, IMAGE], [1, 1], None)
-        np.testing.assert_allclose(first["probabilities"], second["probabilities"], atol=1e-4)
-        await processor.unload(loaded)
-        assert processor.device_memory.held_bytes == 0
-        processor.close()
-
-    asyncio.run(story())
+    processor = CUDA.processor(name="gpu", workers=2, threads_per_run=1, loads_parallel_max=1)
+    assert processor.describe().memory_domain == "gpu"
+    loaded = await processor.load(plain(net))
+    runs = [processor.run(loaded, IMAGE, None, deadline_ns=1 << 62) for _ in range(4)]
+    one, *others = await asyncio.gather(*runs)
+    assert all(np.array_equal(each["probabilities"], one["probabilities"]) for each in others)
+    first, second = await processor.run_rows(loaded, [IMAGE, IMAGE], [1, 1], None)
+    np.testing.assert_allclose(first["probabilities"], second["probabilities"], atol=1e-4)
+    await processor.unload(loaded)
+    assert processor.device_memory.held_bytes == 0
+    processor.close()

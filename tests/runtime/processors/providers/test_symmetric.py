@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from appliance.runtime.processors.measuring.same import difference
 from appliance.runtime.processors.providers.symmetric import make_symmetric
 from tests import toys
+from tests.modelstore import networks
 from tests.runtime.processors.quantized import IMAGES as OWN_IMAGES
 from tests.runtime.processors.quantized import original
 from tests.runtime.processors.quantized import quantized as own_quantized
@@ -51,19 +52,25 @@ def quantized(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     return onnx.load(str(folder / "int8.onnx"))
 
 
-def computed(model: onnx.ModelProto, image: Any) -> Any:
+def computed(model: onnx.ModelProto, **inputs: Any) -> Any:
     """As the graph says: without instructions for it, the CPU's quick kernels saturate sums of signed bytes."""
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return session.run(None, {"image": image})[0]
+    return session.run(None, inputs)[0]
+
+
+def made_symmetric(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    make_symmetric(copy)
+    return copy
 
 
 def test_symmetric_network_computes_the_same_within_a_step(quantized: onnx.ModelProto) -> None:
     """All zero points are signed zeros, no bias is quantized, and answers differ by rounding only."""
-    rewritten = onnx.ModelProto()
-    rewritten.CopyFrom(quantized)
-    make_symmetric(rewritten)
+    rewritten = made_symmetric(quantized)
     onnx.checker.check_model(rewritten, full_check=True)
     constants = {one.name: one for one in rewritten.graph.initializer}
     pairs = [node for node in rewritten.graph.node if node.op_type in ("QuantizeLinear", "DequantizeLinear")]
@@ -74,44 +81,31 @@ def test_symmetric_network_computes_the_same_within_a_step(quantized: onnx.Model
         assert not numpy_helper.to_array(zero_point).any()
         assert node.input[0] not in constants or constants[node.input[0]].data_type == TensorProto.INT8
     for image in IMAGES[:3]:
-        assert difference(computed(quantized, image), computed(rewritten, image)) < 0.05
+        wanted, found = (computed(model, image=image) for model in (quantized, rewritten))
+        assert difference(wanted, found) < 0.05
 
 
 @pytest.mark.parametrize("zero_point", [-128, -3])
 def test_symmetric_network_keeps_the_range_of_signed_bytes(zero_point: int) -> None:
     """With a zero point, as other tools quantize; a tensor without negative values keeps its ReLU."""
-    parameters = [
-        numpy_helper.from_array(np.array(0.01, np.float32), "s"),
-        numpy_helper.from_array(np.array(zero_point, np.int8), "z"),
-    ]
     nodes = [
         helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
         helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"]),
     ]
-    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [5]) for name in "xy")
-    graph = helper.make_graph(nodes, "net", [x], [y], parameters)
-    before = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
-    after = onnx.ModelProto()
-    after.CopyFrom(before)
-    make_symmetric(after)
+    weights: dict[str, np.ndarray] = {"s": np.array(0.01, np.float32), "z": np.array(zero_point, np.int8)}
+    before = networks.model(nodes, {"x": [5]}, {"y": [5]}, weights)
+    after = made_symmetric(before)
     (zero,) = [one for one in after.graph.initializer if one.data_type == TensorProto.INT8]
     assert not numpy_helper.to_array(zero).any()
     values = np.array([-1.0, -0.2, 0.0, 0.3, 1.2], np.float32)
-    wanted, found = (
-        ort.InferenceSession(one.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {"x": values})[0]
-        for one in (before, after)
-    )
-    np.testing.assert_allclose(found, wanted, atol=0.02)
+    np.testing.assert_allclose(computed(after, x=values), computed(before, x=values), atol=0.02)
 
 
-def test_symmetric_network_is_not_changed_again(quantized: onnx.ModelProto) -> None:
-    once = onnx.ModelProto()
-    once.CopyFrom(quantized)
-    make_symmetric(once)
-    twice = onnx.ModelProto()
-    twice.CopyFrom(once)
-    make_symmetric(twice)
-    assert twice.SerializeToString(deterministic=True) == once.SerializeToString(deterministic=True)
+def test_symmetric_network_is_not_changed_again(quantized: onnx.ModelProto, tmp_path: Path) -> None:
+    """Nor one that is not quantized."""
+    for model in (made_symmetric(quantized), onnx.load(str(toys.tiny_add(tmp_path / "add.onnx")))):
+        again = made_symmetric(model)
+        assert again.SerializeToString(deterministic=True) == model.SerializeToString(deterministic=True)
 
 
 def test_network_quantized_by_an_import_is_made_symmetric(tmp_path: Path) -> None:
@@ -123,16 +117,5 @@ def test_network_quantized_by_an_import_is_made_symmetric(tmp_path: Path) -> Non
     onnx.checker.check_model(onnx.shape_inference.infer_shapes(model, strict_mode=True), full_check=True)
     whole = onnx.load(str(plain))
     assert [sum(node.op_type == "Relu" for node in one.graph.node) for one in (whole, model)] == [2, 3]
-    image = {"image": OWN_IMAGES[0]}
-    wanted, found = (
-        ort.InferenceSession(one.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, image)[0]
-        for one in (whole, model)
-    )
+    wanted, found = (computed(one, image=OWN_IMAGES[0]) for one in (whole, model))
     assert difference(wanted, found) < 0.05
-
-
-def test_network_without_quantization_is_left_as_it_was(tmp_path: Path) -> None:
-    model = onnx.load(str(toys.tiny_add(tmp_path / "add.onnx")))
-    before = model.SerializeToString(deterministic=True)
-    make_symmetric(model)
-    assert model.SerializeToString(deterministic=True) == before
