@@ -6,6 +6,7 @@ import asyncio
 import json
 import shutil
 import sqlite3
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import uvicorn
 
 from appliance.app import Appliance
 from appliance.demo.zoo.toys import Digits
@@ -90,6 +92,24 @@ async def good(asking: Awaitable[httpx.Response]) -> Any:
     answer = await asking
     assert answer.is_success, answer.text
     return answer.json()
+
+
+@contextmanager
+def serving(appliance: Appliance) -> Iterator[str]:
+    """The box on a port, in a thread of its own, with the server that the program uses; its address."""
+    server = uvicorn.Server(uvicorn.Config(appliance.asgi, port=0, http="httptools", lifespan="on", log_config=None))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    listening = threading.Event()
+    while not server.started:
+        assert thread.is_alive(), "the server did not start"
+        listening.wait(0.01)
+    address, number = server.servers[0].sockets[0].getsockname()[:2]
+    yield f"http://{address}:{number}"
+    appliance.begin_drain()
+    server.should_exit = True
+    thread.join(2 * WAIT_S)
+    assert not thread.is_alive()
 
 
 async def shown_when(
