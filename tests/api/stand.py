@@ -144,6 +144,12 @@ async def imported(client: httpx.AsyncClient, name: str, model: bytes, task: str
     return await job_end(client, (await good(client.post("/v1/models", data=form, files=files)))["id"])
 
 
+IMAGE = {"inputs": [{"name": "image", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": [0.0] * 64}]}
+"""What `digits` takes over `/v2`."""
+ROWS = {"inputs": {"A": [[1, 2, 3, 4]], "B": [[10, 20, 30, 40]]}}
+"""What `adding` takes, whose answer is 11, 22, 33, 44."""
+
+
 async def made_key(client: httpx.AsyncClient, tenant: str, **order: Any) -> str:
     """A new key of a tenant."""
     return str((await good(client.post(f"/v1/tenants/{tenant}/keys", json=order)))["key"])

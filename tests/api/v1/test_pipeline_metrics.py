@@ -1,5 +1,6 @@
 """What `/metrics` says of pipelines, over the whole engine in virtual time."""
 
+import asyncio
 from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
@@ -30,6 +31,16 @@ def _told(box: WholeBox) -> dict[str, dict[str, float]]:
     return _families([*metrics.of_pipelines(running, None), *metrics.of_serve_loop(running)])
 
 
+def _assert_adds_up(box: WholeBox) -> None:
+    """All pipelines and single calls have spent what the processors were busy for; media threads are none of these."""
+    found = _told(box)
+    of_pipelines = found["appliance_pipelines_seconds_total"]
+    spent = sum(seconds for kind, seconds in of_pipelines.items() if kind != 'kind="host"')
+    single = sum(found["appliance_single_seconds_total"].values())
+    assert min(spent, single) > 0.0
+    assert spent + single == pytest.approx(box.box.core.engine.run_totals()[1] / 1e3, rel=0.01)
+
+
 @story
 async def test_pipeline_metrics_count_items_and_late_frames_by_stage() -> None:
     """And ballooning; frames that come too fast are late in some stage, and their items dropped."""
@@ -57,3 +68,23 @@ async def test_pipeline_metrics_count_items_and_late_frames_by_stage() -> None:
         assert max(late_count, dropped_count) <= sum(of_stages.values()) <= most
         dropped = 'none="dropped",' + OF
         assert found["appliance_pipeline_items_without_answer_total"][dropped.format("find")] > 10
+
+
+@story
+async def test_pipeline_metrics_add_up_over_shared_runs() -> None:
+    """Of two pipelines and single calls; also when one of the pipelines is deleted."""
+    batched = Cost(run_ms=10, run_ms_by_batch={2: 12, 4: 16})
+    box = WholeBox({"v": Cost(run_ms=8)}, {"v": batched})
+    box.objects = 4
+    one, two = box.add("one"), box.add("two")
+    async with box.working():
+        cameras = [box.film(live, 8) for live in (one, two)]
+        for _ in range(10):
+            await asyncio.gather(*(box.box.infer(float(at), "t/read") for at in range(3)))
+            await box.pause(0.1)
+        for camera in cameras:
+            camera.is_on = False
+        await box.pause(1)
+        box.pipelines.remove(two.pipeline.id)
+    _assert_adds_up(box)
+    assert 'pipeline="two"' not in str(_told(box)["appliance_pipeline_items_total"])
