@@ -1,6 +1,7 @@
 """A furnished box for every test that asks for `stand`: made once, copied for each."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,24 @@ from typing import Any
 import pytest
 
 from appliance.runtime.decisions import log
-from tests.api.stand import Stand, StandWith, copied, stand_on
+from tests.api.stand import FurnishedWith, Stand, StandWith, copied, stand_on
+
+
+@pytest.fixture(scope="module")
+def furnished_with(furnished: tuple[Path, dict[str, str]], tmp_path_factory: pytest.TempPathFactory) -> FurnishedWith:
+    """For modules whose tests all need more than is furnished."""
+
+    def furnish(more: Callable[[Stand], Awaitable[None]]) -> Path:
+        state_dir = copied(furnished[0], tmp_path_factory.mktemp("more") / "state")
+
+        async def define() -> None:
+            async with stand_on(state_dir, furnished[1]) as stand:
+                await more(stand)
+
+        asyncio.run(define())
+        return state_dir
+
+    return furnish
 
 
 @pytest.fixture

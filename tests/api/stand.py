@@ -6,13 +6,15 @@ import asyncio
 import json
 import shutil
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx
+import uvicorn
 
 from appliance.app import Appliance
 from appliance.demo.zoo.toys import Digits
@@ -37,10 +39,10 @@ class Stand:
     """
     open_clients: list[httpx.AsyncClient] = field(default_factory=list)
 
-    def client(self, who: str | None = "admin", **headers: str) -> httpx.AsyncClient:
-        """A client with a key; None = without."""
-        if who is not None:
-            headers["Authorization"] = f"Bearer {self.keys[who]}"
+    def client(self, who: str | None = "admin", *, key: str = "", **headers: str) -> httpx.AsyncClient:
+        """A client with the key of this name, or with this `key`; None = without."""
+        if key or who is not None:
+            headers["Authorization"] = f"Bearer {key or self.keys[str(who)]}"
         transport = httpx.ASGITransport(self.appliance.asgi)
         made = httpx.AsyncClient(transport=transport, base_url="http://box", headers=headers, timeout=60)
         self.open_clients.append(made)
@@ -76,28 +78,81 @@ async def stand_on(state_dir: Path, keys: Mapping[str, str] | None = None, **set
 
 StandWith = Callable[..., AbstractAsyncContextManager[Stand]]
 """Begins a box with these settings over the test's own copy of the furnished state, each time over the same one."""
+FurnishedWith = Callable[[Callable[[Stand], Awaitable[None]]], Path]
+"""The furnished state folder with what is done over a running box, made once a module; to be copied, not to be used."""
+
+
+def refusal(answer: httpx.Response) -> tuple[int, str]:
+    """Status and kind of an answer that is a problem: 404 and `unknown-model`."""
+    return answer.status_code, answer.json()["type"].removeprefix("/problems/")
+
+
+async def good(asking: Awaitable[httpx.Response]) -> Any:
+    """What a call that goes well is answered with."""
+    answer = await asking
+    assert answer.is_success, answer.text
+    return answer.json()
+
+
+@contextmanager
+def serving(appliance: Appliance) -> Iterator[str]:
+    """The box on a port, in a thread of its own, with the server that the program uses; its address."""
+    server = uvicorn.Server(uvicorn.Config(appliance.asgi, port=0, http="httptools", lifespan="on", log_config=None))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    listening = threading.Event()
+    while not server.started:
+        assert thread.is_alive(), "the server did not start"
+        listening.wait(0.01)
+    address, number = server.servers[0].sockets[0].getsockname()[:2]
+    yield f"http://{address}:{number}"
+    appliance.begin_drain()
+    server.should_exit = True
+    thread.join(2 * WAIT_S)
+    assert not thread.is_alive()
+
+
+async def shown_when(
+    client: httpx.AsyncClient, path: str, is_so: Callable[[Any], object], *, every_s: float = 0.02
+) -> Any:
+    """What a path shows, once it is so."""
+    async with asyncio.timeout(WAIT_S):
+        while not is_so(shown := await good(client.get(path))):  # noqa: ASYNC110 - the box tells nobody
+            await asyncio.sleep(every_s)  # noqa: TID251 - a child process or a thread works, in real time
+    return shown
 
 
 async def job_end(client: httpx.AsyncClient, job: str) -> dict[str, Any]:
     """The job once it has ended."""
-    async with asyncio.timeout(WAIT_S):
-        while True:
-            shown: dict[str, Any] = (await client.get(f"/v1/jobs/{job}")).json()
-            if shown["state"] in (JobState.DONE, JobState.FAILED, JobState.CANCELLED):
-                return shown
-            await asyncio.sleep(0.05)  # noqa: TID251 - a child process works, in real time
+    ends = (JobState.DONE, JobState.FAILED, JobState.CANCELLED)
+    ended: dict[str, Any] = await shown_when(client, f"/v1/jobs/{job}", lambda shown: shown["state"] in ends)
+    return ended
 
 
 async def request_end(client: httpx.AsyncClient, location: str) -> dict[str, Any]:
     """What is told of a request that is answered later, once it is over."""
-    async with asyncio.timeout(WAIT_S):
-        while True:
-            answer = await client.get(location)
-            assert answer.status_code == 200, answer.text
-            told: dict[str, Any] = answer.json()
-            if told["state"] in (DeferredState.DONE, DeferredState.FAILED):
-                return told
-            await asyncio.sleep(0.005)  # noqa: TID251 - a thread decodes, in real time
+    ends = (DeferredState.DONE, DeferredState.FAILED)
+    told: dict[str, Any] = await shown_when(client, location, lambda shown: shown["state"] in ends, every_s=0.005)
+    return told
+
+
+async def imported(client: httpx.AsyncClient, name: str, model: bytes, task: str = "tensor", **more: Any) -> Any:
+    """The ended job of a model's import. `more`: files (bytes), and other fields of the form; dicts go as JSON."""
+    files = {"file": model} | {key: value for key, value in more.items() if isinstance(value, bytes)}
+    fields = {key: json.dumps(value) if isinstance(value, dict) else value for key, value in more.items()}
+    form = {"name": name, "task": task} | {key: value for key, value in fields.items() if key not in files}
+    return await job_end(client, (await good(client.post("/v1/models", data=form, files=files)))["id"])
+
+
+IMAGE = {"inputs": [{"name": "image", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": [0.0] * 64}]}
+"""What `digits` takes over `/v2`."""
+ROWS = {"inputs": {"A": [[1, 2, 3, 4]], "B": [[10, 20, 30, 40]]}}
+"""What `adding` takes, whose answer is 11, 22, 33, 44."""
+
+
+async def made_key(client: httpx.AsyncClient, tenant: str, **order: Any) -> str:
+    """A new key of a tenant."""
+    return str((await good(client.post(f"/v1/tenants/{tenant}/keys", json=order)))["key"])
 
 
 def model_form(digits: Digits, name: str, **fields: str) -> dict[str, Any]:
@@ -113,19 +168,16 @@ async def furnish(state_dir: Path, digits: Digits) -> dict[str, str]:
         admin = stand.client()
         keys = dict(stand.keys)
         for tenant in ("harbour", "museum"):
-            assert (await admin.post("/v1/tenants", json={"name": tenant})).status_code == 201
-            keys[tenant] = (await admin.post(f"/v1/tenants/{tenant}/keys", json={})).json()["key"]
-        harbour = Stand(stand.appliance, state_dir, keys).client("harbour")
+            await good(admin.post("/v1/tenants", json={"name": tenant}))
+            keys[tenant] = await made_key(admin, tenant)
+        harbour = stand.client(key=keys["harbour"])
         job = (await harbour.post("/v1/models", **model_form(digits, "digits"))).json()["id"]
         assert (await job_end(harbour, job))["state"] == JobState.DONE
         for who, names in (("device", ["digits"]), ("probe", [])):
-            order = {"role": "device", "applications": names}
-            keys[who] = (await harbour.post("/v1/tenants/harbour/keys", json=order)).json()["key"]
-        adding = tiny_add(state_dir / "adding.onnx")
-        form = {"name": "adding", "task": "tensor", "shared": "true", "metadata": '{"precisions": []}'}
-        job = (await admin.post("/v1/models", data=form, files={"file": adding.read_bytes()})).json()["id"]
-        assert (await job_end(admin, job))["state"] == JobState.DONE
-        await harbour.aclose()
+            keys[who] = await made_key(harbour, "harbour", role="device", applications=names)
+        adding = tiny_add(state_dir / "adding.onnx").read_bytes()
+        job = await imported(admin, "adding", adding, shared="true", metadata={"precisions": []})
+        assert job["state"] == JobState.DONE
     return keys
 
 

@@ -15,7 +15,7 @@ import pytest
 from appliance.domain.states import JobState
 from appliance.tasks.large_json import LARGE_BYTES
 from tests import toys
-from tests.api.stand import Stand, StandWith, job_end
+from tests.api.stand import Stand, StandWith, imported
 
 pytestmark = pytest.mark.anyio
 
@@ -85,10 +85,9 @@ async def narrow(stand_with: StandWith, tmp_path: Path) -> AsyncIterator[Stand]:
     """A box that keeps little of bodies in memory, with a model that adds many rows."""
     async with stand_with(http={"inflight_bytes_max": 2 * MB, "body_bytes_max": MB}) as made:
         metadata = {"precisions": [], "shape_max": {"A": [ROWS, 4], "B": [ROWS, 4]}}
-        form = {"name": "wide", "task": "tensor", "metadata": json.dumps(metadata)}
         model = toys.tiny_add(tmp_path / "add.onnx").read_bytes()
-        job = (await made.client("harbour").post("/v1/models", data=form, files={"file": model})).json()["id"]
-        assert (await job_end(made.client("harbour"), job))["state"] == JobState.DONE
+        job = await imported(made.client("harbour"), "wide", model, metadata=metadata)
+        assert job["state"] == JobState.DONE
         yield made
 
 
@@ -149,6 +148,5 @@ async def test_orders_with_too_many_values_are_refused(stand: Stand) -> None:
 async def test_form_fields_count_as_bodies_in_memory(narrow: Stand) -> None:
     """Each of the fields is within its bound."""
     form = {f"field{number}": "x" * (MB - 1) for number in range(3)}
-    answer = await narrow.client("harbour").post("/v1/models", data=form, files={"file": b"x"})
-    assert answer.status_code == 413
+    assert (await narrow.client("harbour").post("/v1/models", data=form, files={"file": b"x"})).status_code == 413
     assert narrow.appliance.in_flight.bytes == 0

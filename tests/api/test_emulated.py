@@ -1,14 +1,13 @@
 """A box on an emulated processor: runs take the time that their networks say, and every answer says so."""
 
-import asyncio
 from pathlib import Path
 
-import httpx
 import pytest
 
 from appliance.lab.scenario import parse_scenario
-from tests.api.stand import running
+from tests.api.stand import Stand, running
 from tests.fakes.emulated_box import INPUT, furnish
+from tests.fakes.waiting import until
 
 pytestmark = pytest.mark.anyio
 SCENARIO = parse_scenario(
@@ -32,21 +31,16 @@ async def test_answers_say_that_the_processor_is_emulated(tmp_path: Path) -> Non
     await furnish(SCENARIO, tmp_path)
     processors = [{"kind": "emulated", "name": "gpu", "workers": 1}]
     async with running(tmp_path / "state", processors=processors, queues={"inline_ms_max": 0}) as appliance:
-        transport = httpx.ASGITransport(appliance.asgi)
-        async with asyncio.timeout(120):
-            while not (tmp_path / "state" / "admin.key").exists():  # noqa: ASYNC110 - a thread writes it
-                await asyncio.sleep(0.01)  # noqa: TID251
-        key = (tmp_path / "state" / "admin.key").read_text().strip()
-        headers = {"Authorization": f"Bearer {key}"}
-        async with httpx.AsyncClient(
-            transport=transport, base_url="http://box", headers=headers, timeout=120
-        ) as client:
-            body = {"inputs": {INPUT: [[1.0]]}}
-            answer = (await client.post("/v1/applications/depth/predict", json=body)).json()
-            assert (answer["processor"], answer["variant"]) == ("emulated", "one")
-            assert answer["timings_ms"]["compute"] >= 60
-            tensor = {"name": INPUT, "shape": [1, 1], "datatype": "FP32", "data": [2.0]}
-            inferred = await client.post("/v2/models/depth/infer", json={"inputs": [tensor]})
-            assert inferred.json()["outputs"][0]["data"] == [2.0]
-            assert inferred.headers["server-timing"].endswith(", emulated")
-            assert [one["kind"] for one in (await client.get("/v1/processors")).json()] == ["emulated"]
+        key = tmp_path / "state" / "admin.key"
+        await until(key.exists)  # a thread writes it
+        stand = Stand(appliance, tmp_path / "state", {"admin": key.read_text().strip()})
+        client = stand.client()
+        answer = (await client.post("/v1/applications/depth/predict", json={"inputs": {INPUT: [[1.0]]}})).json()
+        assert (answer["processor"], answer["variant"]) == ("emulated", "one")
+        assert answer["timings_ms"]["compute"] >= 60
+        tensor = {"name": INPUT, "shape": [1, 1], "datatype": "FP32", "data": [2.0]}
+        inferred = await client.post("/v2/models/depth/infer", json={"inputs": [tensor]})
+        assert inferred.json()["outputs"][0]["data"] == [2.0]
+        assert inferred.headers["server-timing"].endswith(", emulated")
+        assert [one["kind"] for one in (await client.get("/v1/processors")).json()] == ["emulated"]
+        await stand.close()

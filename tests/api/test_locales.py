@@ -3,7 +3,7 @@
 import pytest
 from onnx import TensorProto, helper
 
-from tests.api.stand import Stand, job_end
+from tests.api.stand import Stand, imported
 
 pytestmark = pytest.mark.anyio
 
@@ -15,9 +15,7 @@ async def test_text_normaliser_without_stated_locale_serves(stand: Stand) -> Non
     graph = helper.make_graph([node], "lower", sides[0], sides[1])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     museum = stand.client("museum")
-    form = {"name": "lower", "task": "tensor", "metadata": '{"precisions": []}'}
-    accepted = await museum.post("/v1/models", data=form, files={"file": model.SerializeToString()})
-    job = await job_end(museum, accepted.json()["id"])
+    job = await imported(museum, "lower", model.SerializeToString(), metadata={"precisions": []})
     assert job["state"] == "done", job["error"]
     tensor = {"name": "x", "datatype": "BYTES", "shape": [2], "data": ["Äpfel", "ЖЩ"]}
     answer = await museum.post("/v2/models/lower/infer", json={"inputs": [tensor]})

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.api.paths import paths
-from tests.api.stand import copied, stand_on
+from tests.api.stand import StandWith
 from tests.harness.work import turns
 
 pytestmark = [pytest.mark.anyio, pytest.mark.nightly("ten thousand objects of each kind, over all routes")]
@@ -56,25 +56,16 @@ def multiply(state_dir: Path) -> None:
         database.commit()
 
 
-@pytest.fixture
-def crowded(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> tuple[Path, dict[str, str]]:
-    """A state folder with all of them, and its keys."""
-    return copied(furnished[0], tmp_path / "state"), furnished[1]
-
-
-async def test_routes_with_ten_thousand_objects_stay_within_a_loop_turn(
-    crowded: tuple[Path, dict[str, str]],
-) -> None:
+async def test_routes_with_ten_thousand_objects_stay_within_a_loop_turn(stand_with: StandWith) -> None:
     """Asked by an operator, by a tenant, and without a key."""
-    state_dir, keys = crowded
-    async with stand_on(state_dir, keys) as stand:
+    async with stand_with() as stand:
         harbour = stand.client("harbour")
         assert (await harbour.post("/v1/uploads", json={"file_name": "m.onnx", "length": 10})).status_code == 201
         stages = {"stages": [{"name": "read", "application": "digits"}], "latency_slo_ms": 1000}
         assert (await harbour.post("/v1/pipelines", json={"name": "reading", **stages})).status_code == 201
-    multiply(state_dir)
+    multiply(stand.state_dir)
     large, long = {}, {}
-    async with stand_on(state_dir, keys) as stand:
+    async with stand_with() as stand:
         for who in ("admin", "harbour", None):
             client = stand.client(who)
             for path in paths():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from tests.api.stand import Stand, job_end
+from tests.api.stand import Stand, good, imported
 
 pytestmark = pytest.mark.anyio
 ROWS = np.random.default_rng(2).standard_normal((2, 64)).astype(np.float32)
@@ -41,9 +41,8 @@ def described(name: str, array: np.ndarray[Any, Any]) -> dict[str, Any]:
 async def inferred(client: httpx.AsyncClient, version: str = "", **more: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The answer for `ROWS` and further inputs."""
     inputs = [described(name, array) for name, array in {"x": ROWS, **more}.items()]
-    answer = await client.post(f"/v2/models/scaled{version}/infer", json={"inputs": inputs})
-    assert answer.status_code == 200, answer.text
-    output = answer.json()["outputs"][0]
+    answer = await good(client.post(f"/v2/models/scaled{version}/infer", json={"inputs": inputs}))
+    output = answer["outputs"][0]
     return np.array(output["data"]).reshape(output["shape"])
 
 
@@ -53,8 +52,7 @@ async def predicted(client: httpx.AsyncClient, inputs: Mapping[str, Any]) -> htt
 
 async def test_optional_input_given_or_left_out_changes_answer(stand: Stand) -> None:
     museum = stand.client("museum")
-    accepted = await museum.post("/v1/models", data={"name": "scaled", "task": "tensor"}, files={"file": scaled()})
-    job = await job_end(museum, accepted.json()["id"])
+    job = await imported(museum, "scaled", scaled())
     assert job["state"] == "done", job["error"]
 
     variants = {one["name"]: one for one in (await museum.get("/v1/models/scaled")).json()["variants"]}
@@ -88,15 +86,8 @@ async def test_optional_input_given_or_left_out_changes_answer(stand: Stand) -> 
 async def test_concurrent_requests_keep_their_own_optional_inputs(stand: Stand) -> None:
     """Some give the input, some leave it out, and others give another value."""
     museum = stand.client("museum")
-    form = {"name": "scaled", "task": "tensor", "metadata": '{"precisions": []}'}
-    accepted = await museum.post("/v1/models", data=form, files={"file": scaled()})
-    assert (await job_end(museum, accepted.json()["id"]))["state"] == "done"
+    assert (await imported(museum, "scaled", scaled(), metadata={"precisions": []}))["state"] == "done"
     scales = [None, 3.0, None, 5.0] * 8
-    given = [np.array([2.0 if one is None else one], np.float32) for one in scales]
-    calls = [
-        inferred(museum) if one is None else inferred(museum, scale=array)
-        for one, array in zip(scales, given, strict=True)
-    ]
-    answers = await asyncio.gather(*calls)
-    for scale, answer in zip(scales, answers, strict=True):
+    given = [{} if one is None else {"scale": np.array([one], np.float32)} for one in scales]
+    for scale, answer in zip(scales, await asyncio.gather(*(inferred(museum, **one) for one in given)), strict=True):
         np.testing.assert_allclose(answer, (scale or 2.0) * ROWS @ WEIGHTS, rtol=1e-4, atol=1e-4)

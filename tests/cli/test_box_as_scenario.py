@@ -7,14 +7,12 @@ version has written them.
 import asyncio
 import json
 import sqlite3
-import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 
 from appliance import log
 from appliance.app import Appliance
@@ -38,6 +36,7 @@ from appliance.runtime.residency.groups import VariantGroups
 from appliance.runtime.residency.shares import Shares
 from appliance.settings import Settings
 from reproduce.edge_multiai.table2 import LOAD_MS_PER_MB, TABLE_II
+from tests.api.stand import serving
 from tests.fakes.clock import run_virtual
 from tests.fakes.sinks import Decisions
 from tests.modelstore.boxes import parts, stored_model, stored_variant
@@ -96,20 +95,9 @@ def box(state_dir: Path, ports: None) -> Iterator[tuple[Catalogue, Connection]]:
     log.configure("error", "console")
     settings = Settings(state_dir=state_dir, memory={"budget_bytes": BUDGET}, policies={"eviction": "none"})
     appliance = Appliance(settings)
-    server = uvicorn.Server(uvicorn.Config(appliance.asgi, port=0, http="httptools", lifespan="on", log_config=None))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    listening = threading.Event()
-    while not server.started:
-        assert thread.is_alive(), "the server did not start"
-        listening.wait(0.01)
-    address, number = server.servers[0].sockets[0].getsockname()[:2]
-    key = (state_dir / "admin.key").read_text().strip()
-    yield appliance.running().catalogue, Connection(f"http://{address}:{number}", key, None, None, state_dir)
-    appliance.begin_drain()
-    server.should_exit = True
-    thread.join(240)
-    assert not thread.is_alive()
+    with serving(appliance) as url:
+        key = (state_dir / "admin.key").read_text().strip()
+        yield appliance.running().catalogue, Connection(url, key, None, None, state_dir)
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ from typing import Any
 from appliance.cli.decision_text import lines, row
 from appliance.cli.decisions import differences, has_outcome
 from appliance.wire.decisions import DecisionShape
+from tests.cli.blank import blank
 
 AT = datetime.datetime(2026, 3, 1, 12, 30, 5, tzinfo=datetime.UTC)
 PROBLEM = {
@@ -32,31 +33,14 @@ ANSWER = {
 
 
 def _decision(**changed: Any) -> DecisionShape:
-    facts: dict[str, Any] = {
-        "id": 7,
-        "at": AT,
-        "kind": "residency",
-        "application": "harbour/face",
-        "concerned": ["harbour/face", "museum/sound"],
-        "tenants": ["harbour", "museum"],
-        "is_whole": True,
-        "problem": PROBLEM,
-        "answer": ANSWER,
-        "reason": "int8 fits",
-    }
-    return DecisionShape.model_validate(facts | changed)
+    facts: dict[str, Any] = {"id": 7, "at": AT, "kind": "residency", "is_whole": True, "reason": "int8 fits"}
+    facts |= {"application": "harbour/face", "concerned": ["harbour/face", "museum/sound"]}
+    return blank(DecisionShape, **facts | {"problem": PROBLEM, "answer": ANSWER} | changed)
 
 
 def test_decision_row_shows_outcome_actions_and_reason() -> None:
-    assert row(_decision()) == [
-        7,
-        "2026-03-01 12:30:05",
-        "residency",
-        "harbour/face",
-        "cold",
-        "harbour/face – → int8",
-        "int8 fits",
-    ]
+    shown = "2026-03-01 12:30:05|residency|harbour/face|cold|harbour/face – → int8|int8 fits"
+    assert row(_decision()) == [7, *shown.split("|")]
 
 
 def test_decision_row_of_a_pipeline_names_the_pipeline() -> None:
@@ -66,13 +50,8 @@ def test_decision_row_of_a_pipeline_names_the_pipeline() -> None:
 
 def test_decision_of_unknown_kind_is_shown_with_its_own_keys() -> None:
     """No outcome, no actions, other keys: what is there is shown, what is not is a dash."""
-    other = _decision(
-        kind="weather",
-        application=None,
-        concerned=[],
-        problem={"kind": "weather", "rain": True},
-        answer={"mm": [1, 2.5]},
-    )
+    problem, answer = {"kind": "weather", "rain": True}, {"mm": [1, 2.5]}
+    other = _decision(kind="weather", application=None, concerned=[], problem=problem, answer=answer)
     assert row(other)[3:6] == ["–", "–", "–"]
     shown = list(lines(other, 80))
     assert "  mm 1, 2.5" in shown

@@ -40,20 +40,22 @@ def test_help_imports_no_heavy_modules() -> None:
     assert shown.stdout.splitlines()[-1] == "LOADED"
 
 
+def _is_plain(text: str) -> bool:
+    """Whether no control characters, as marks of a formatter, are left in it."""
+    return not [sign for sign in text if unicodedata.category(sign) == "Cc" and sign != "\n"] and "\\b" not in text
+
+
 @pytest.mark.parametrize(("name", "text"), list(_callbacks(app)))
-def test_help_of_each_command_has_a_sentence_and_an_example(name: str, text: str) -> None:
-    assert text.split(".", maxsplit=1)[0], name
-    assert f"appliance {name.split(maxsplit=1)[0]}" in text, name
-
-
-@pytest.mark.parametrize("name", [name for name, _ in _callbacks(app)])
-def test_help_of_each_command_is_plain_text_with_examples_on_own_lines(name: str) -> None:
-    """No marks of a formatter are left in the text."""
+def test_help_of_each_command_is_plain_text_with_a_sentence_and_examples(name: str, text: str) -> None:
+    """Each example on a line of its own. A mark that the shown text loses would still stand in what other formatters
+    show.
+    """
+    assert text.split(".", maxsplit=1)[0]
+    assert f"appliance {name.split(maxsplit=1)[0]}" in text
+    assert _is_plain(text)
     shown = CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": "100"})
     assert shown.exit_code == 0, shown.output
-    marks = [sign for sign in shown.stdout if unicodedata.category(sign) == "Cc" and sign != "\n"]
-    assert not marks
-    assert "\\b" not in shown.stdout
+    assert _is_plain(shown.stdout)
     assert "[dim]" not in shown.stdout
     examples = [line.strip() for line in shown.stdout.splitlines() if "$ appliance" in line]
     assert examples
@@ -63,16 +65,8 @@ def test_help_of_each_command_is_plain_text_with_examples_on_own_lines(name: str
 @pytest.mark.parametrize("arguments", [[], *([group.name] for group in app.registered_groups)])
 def test_help_of_each_command_group_is_plain_text(arguments: list[str]) -> None:
     shown = CliRunner().invoke(app, [*arguments, "--help"]).stdout
-    assert not [sign for sign in shown if unicodedata.category(sign) == "Cc" and sign != "\n"]
-    assert "\\b" not in shown
+    assert _is_plain(shown)
     assert "[dim]" not in shown
-
-
-@pytest.mark.parametrize(("name", "text"), list(_callbacks(app)))
-def test_command_docstring_has_no_formatter_marks(name: str, text: str) -> None:
-    """A mark that the shown text loses would still stand in what other formatters show."""
-    assert not [sign for sign in text if unicodedata.category(sign) == "Cc" and sign != "\n"], name
-    assert "\\b" not in text
 
 
 @pytest.mark.usefixtures("ports")

@@ -6,43 +6,28 @@ import pytest
 from rich.console import Console
 
 from appliance.cli.memory_text import FREE, bar, duration, megabytes, picture
-from appliance.wire.box import BuildShape, MemoryShape
+from appliance.wire.box import BuildShape, ExpectationShape, HoldingShape, MemoryShape, ResidencyShape
+from tests.cli.blank import blank
 
 
-def _build(size: int, *applications: str, **changed: Any) -> dict[str, Any]:
-    return {
-        "build": f"{size}@cpu",
-        "variant": "int8",
-        "state": "resident",
-        "bytes": size,
-        "resident_bytes": size,
-        "peak_bytes": size,
-        "pins": 0,
-        "idle_ms": 1500.0,
-        "loads": 1,
-        "load_ms": 3.0,
-        "applications": list(applications),
-    } | changed
+def _build(size: int, *applications: str, **changed: Any) -> BuildShape:
+    facts = {"variant": "int8", "state": "resident", "bytes": size, "idle_ms": 1500.0, "applications": [*applications]}
+    return blank(BuildShape, **facts | changed)
 
 
-def _memory(*builds: dict[str, Any], budget: int = 100_000_000) -> MemoryShape:
-    def place(name: str, set_: str, expected_in_ms: float | None) -> dict[str, Any]:
-        facts = {"application": name, "set": set_, "resident": None, "variants": ["int8"], "forecaster": "ewma"}
-        return facts | {"expected_in_ms": expected_in_ms, "reloads_per_min": 0, "thrashes": 0}
+def _memory(*builds: BuildShape, budget: int = 100_000_000) -> MemoryShape:
+    def place(name: str, set_: str, expected_in_ms: float | None) -> ExpectationShape:
+        return blank(ExpectationShape, application=name, set=set_, variants=["int8"], expected_in_ms=expected_in_ms)
 
     places = [place("harbour/face", "maximalist", 320.0), place("museum/sound", "minimalist", None)]
-    residency = {"delta_ms": 5.0, "history_window_ms": 9.0, "transitions": 0, "applications": places}
-    return MemoryShape.model_validate(
-        {
-            "budget_bytes": budget,
-            "used_bytes": sum(one["bytes"] for one in builds),
-            **{"loads": 3, "load_failures": 0, "evictions": 2, "replacements": 1, "loads_skipped": 0},
-            "builds": builds,
-            "tenants": [
-                {"tenant": "harbour", "held_bytes": 50_000_000, "guarantee_bytes": 0, "ceiling_bytes": 60_000_000}
-            ],
-            "residency": residency,
-        }
+    return blank(
+        MemoryShape,
+        budget_bytes=budget,
+        used_bytes=sum(one.bytes for one in builds),
+        loads=3,
+        builds=builds,
+        tenants=[blank(HoldingShape, tenant="harbour", held_bytes=50_000_000, ceiling_bytes=60_000_000)],
+        residency=blank(ResidencyShape, applications=places),
     )
 
 
@@ -66,7 +51,7 @@ def _shown(memory: MemoryShape, width: int = 80) -> list[str]:
 def test_memory_bar_is_scaled_to_the_budget(sizes: list[int], drawn: str) -> None:
     """Half and a quarter; all; nothing; what is smaller than half a cell; more than the budget (while it shrinks)."""
     memory = _memory(*(_build(size) for size in sizes), budget=100)
-    assert bar(memory, [BuildShape.model_validate(one) for one in memory.builds], 12).plain == drawn
+    assert bar(memory, memory.builds, 12).plain == drawn
 
 
 def test_memory_row_shows_build_window_expectation_and_pins() -> None:

@@ -1,9 +1,12 @@
 """What a person reads of a pipeline."""
 
+from typing import Any
+
 import pytest
 
 from appliance.cli.pipelines import list_row, status_lines
-from appliance.wire.pipelines import PipelineRowShape, PipelineStatusShape
+from appliance.wire.pipelines import PipelinePlanShape, PipelineRowShape, PipelineStatusShape, StagePlanShape
+from tests.cli.blank import blank
 
 STATUS = {
     "name": "one",
@@ -25,8 +28,12 @@ STATUS = {
 }
 
 
+def told_of(**changed: Any) -> str:
+    return "\n".join(status_lines(PipelineStatusShape.model_validate({**STATUS, **changed})))
+
+
 def test_pipeline_status_shows_costs_and_frame_ends() -> None:
-    text = "\n".join(status_lines(PipelineStatusShape.model_validate(STATUS)))
+    text = told_of()
     for told in (
         "20 ms of processors and 0.3 J and price 0.004 a frame",
         "100 ms of processors and 1.5 J and price 0.02 a second",
@@ -51,32 +58,19 @@ def test_pipeline_status_has_singular_forms_and_rounded_workers(
     ballooning: float, workers: float, told: tuple[str, ...]
 ) -> None:
     """One item is no plural, and no digits are shown that say nothing."""
-    row = {"stage": "what", "worker": "cpu", "variant": "fp32", "batch": 1, "concurrency": 1, "rate_rps": 2.0}
-    row |= {"instances": workers, "latency_ms": 4.0, "wait_ms": 0.0}
-    plan = {"number": 1, "fps": 2.0, "feasible": True, "degraded": False, "cost": 0.1, "cost_by": "seconds"}
-    plan |= {"latency_ms": 4.0, "reason": "so", "stages": [row]}
+    row = blank(StagePlanShape, stage="what", rate_rps=2.0, instances=workers, latency_ms=4.0)
+    plan = blank(PipelinePlanShape, number=1, fps=2.0, feasible=True, stages=[row])
     figures = {"what": {"items": 1, "ballooning": ballooning}}
-    text = "\n".join(status_lines(PipelineStatusShape.model_validate({**STATUS, "plan": plan, "figures": figures})))
+    text = told_of(plan=plan, figures=figures)
     for one in told:
         assert one in text, one
 
 
 def test_pipeline_status_without_clients_has_no_rates_or_costs() -> None:
-    plan = {
-        "number": 3,
-        "fps": 0.0,
-        "feasible": True,
-        "degraded": False,
-        "cost": 0.0,
-        "cost_by": "seconds",
-        "latency_ms": 0.0,
-        "stages": [],
-        "reason": "nobody has joined",
-    }
+    plan = blank(PipelinePlanShape, number=3, feasible=True, reason="nobody has joined")
     nothing = {"seconds": 0.0, "joules": 0.0, "price": 0.0}
     cost = {"per_frame": nothing, "per_second": nothing, "energy_by": None}
-    shown = PipelineStatusShape.model_validate({**STATUS, "plan": plan, "cost": cost})
-    text = "\n".join(status_lines(shown))
+    text = told_of(plan=plan, cost=cost)
     assert "plan 3        nobody has joined" in text
     assert "0 frames" not in text
     assert "cost          nothing a frame, nothing a second" in text

@@ -3,70 +3,26 @@
 from typing import Any
 
 from appliance.cli.sessions import list_row, promise_text, status_lines
-from appliance.wire.sessions import SessionShape
+from appliance.wire.sessions import SessionPlanShape, SessionShape
+from tests.cli.blank import blank
 
-PLAN = {
-    "number": 7,
-    "variant": "fp32",
-    "stages": None,
-    "size": 320,
-    "quality": 75,
-    "interval": 4.0,
-    "frames": [],
-    "next": 132,
-    "wait_ms": 66.0,
-    "valid_ms": 1000.0,
-    "accuracy": 0.9,
-    "expected_drop": None,
-}
-SESSION = {
+SESSION: dict[str, Any] = {
     "id": "5f0c2a9be1d04377",
     "tenant": "harbour",
     "application": "gate",
-    "pipeline": None,
     "name": "glasses",
     "fps": 15.0,
-    "weight": 1.0,
-    "wait": False,
-    "paused": False,
     "state": "served",
-    "reason": "",
-    "beyond_share": False,
     "promise": {"kind": "latency", "slo_ms": 150.0, "rate_rps": 15.0, "accuracy_min": None},
-    "plan": PLAN,
-    "captured": 100,
-    "sent": 40,
-    "unplanned": 0,
-    "skipped": 60,
-    "answered": 30,
-    "late": 1,
-    "dropped": 8,
-    "lost": 1,
+    "plan": blank(SessionPlanShape, number=7, variant="fp32", size=320, interval=4.0, accuracy=0.9),
+    **{"captured": 100, "sent": 40, "skipped": 60, "answered": 30, "late": 1, "dropped": 8, "lost": 1},
     "drops": {"hopeless": 6, "expired": 2},
-    "windows": 1,
-    "kept": 1,
-    "uplink_mbps": 14.2,
-    "rtt_ms": 31.5,
-    "drop_rate": 0.01,
-    "drop_curves": {},
-    "drop": None,
-    "figures": {
-        "miss_rate": 0.23,
-        "mean_drop": None,
-        "drop_error": None,
-        "batch_rows": 1.0,
-        "start_difference_ms": None,
-        "start_difference_max_ms": None,
-        "utilisation": None,
-        "against_original": None,
-        "against_original_frames": 0,
-    },
-    "decisions": {"count": 3, "mean_ms": 1.0, "p99_ms": 2.0},
+    **{"windows": 1, "kept": 1, "uplink_mbps": 14.2, "rtt_ms": 31.5},
 }
 
 
 def _shape(**changed: Any) -> SessionShape:
-    return SessionShape.model_validate({**SESSION, **changed})
+    return blank(SessionShape, **SESSION | changed)
 
 
 def test_session_text_shows_promise_plan_frames_and_link() -> None:

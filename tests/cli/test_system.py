@@ -5,6 +5,7 @@ import pytest
 from appliance.cli import system
 from appliance.cli.system import _in_words, _sensed
 from appliance.wire.box import ProcessorShape, SensorsShape, SystemShape
+from tests.cli.blank import blank
 
 
 @pytest.mark.parametrize(
@@ -30,33 +31,20 @@ def test_processor_line_shows_kind_state_reason_and_workers(facts: dict[str, obj
 def test_sensor_lines_summarise_each_device() -> None:
     """The hottest place and the highest clock of each device, every rail and fan, what is unknown left out."""
 
-    def reading(name: str, device: str, quantity: str, value: float | None) -> dict[str, object]:
-        return {
-            "source": "hwmon",
-            "name": name,
-            "device": device,
-            "quantity": quantity,
-            "value": value,
-            "limit": None,
-        }
-
-    sensors = SensorsShape.model_validate(
-        {
-            "at": None,
-            "interval_s": 2,
-            "readings": [
-                reading("board", "", "celsius", 31.0),
-                reading("core 0", "cpu", "celsius", 61.4),
-                reading("core 1", "cpu", "celsius", 58.0),
-                reading("core 2", "cpu", "celsius", None),
-                reading("cpu0", "cpu", "megahertz", 2400.0),
-                reading("rail", "gpu", "watts", 5.09),
-                reading("dla0", "dla", "celsius", None),
-            ],
-            "throttled": [{"device": "cpu", "reason": "it is too hot"}],
-        }
+    rows: tuple[tuple[str | float | None, ...], ...] = (
+        ("board", "", "celsius", 31.0),
+        ("core 0", "cpu", "celsius", 61.4),
+        ("core 1", "cpu", "celsius", 58.0),
+        ("core 2", "cpu", "celsius", None),
+        ("cpu0", "cpu", "megahertz", 2400.0),
+        ("rail", "gpu", "watts", 5.09),
+        ("dla0", "dla", "celsius", None),
     )
-    assert list(_sensed(sensors)) == [
+    names = ("name", "device", "quantity", "value")
+    readings = [{"source": "hwmon", "limit": None} | dict(zip(names, row, strict=True)) for row in rows]
+    throttled = [{"device": "cpu", "reason": "it is too hot"}]
+    shown = {"at": None, "interval_s": 2, "readings": readings, "throttled": throttled}
+    assert list(_sensed(SensorsShape.model_validate(shown))) == [
         "cpu throttled: it is too hot",
         "cpu: 61 °C, 2,400 MHz",
         "gpu: rail 5.1 W",
@@ -75,28 +63,10 @@ def test_sensor_lines_summarise_each_device() -> None:
 def test_system_shows_the_limits_of_cores_and_memory(
     limit: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    facts = {
-        "version": "1",
-        "ready": True,
-        "uptime_s": 1,
-        "now": "2026-01-01T00:00:00Z",
-        "python": "3.11",
-        "machine": "x86_64",
-        "cores": 1,
-        "cores_bound": limit,
-        "memory_total_bytes": 512e6,
-        "memory_available_bytes": 300e6,
-        "memory_bound": limit,
-        "process_bytes": 1,
-        "disk_free_bytes": 1,
-        "confinement": {},
-        "policies": {},
-        "settings": {},
-        "models": 1,
-        "applications": 1,
-        "engine": {"queued": 0, "running": 0},
-    }
-    system.show(SystemShape.model_validate(facts), [])
+    bounds = {"cores_bound": limit, "memory_bound": limit}
+    sizes = {"memory_total_bytes": 512e6, "memory_available_bytes": 300e6}
+    engine = {"queued": 0, "running": 0}
+    system.show(blank(SystemShape, machine="x86_64", cores=1, engine=engine, **bounds, **sizes), [])
     told = capsys.readouterr().out
     assert f"x86_64, 1 core{words}\n" in told
     assert f"300 MB of 512 MB available{words}\n" in told

@@ -1,17 +1,17 @@
 """A furnished box behind a real port, once for all tests of the client."""
 
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import uvicorn
+from typer.testing import CliRunner, Result
 
 from appliance.app import Appliance
+from appliance.cli.main import app
 from appliance.client import Client
 from appliance.settings import Settings
-from tests.api.stand import copied
+from tests.api.stand import copied, serving
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,16 @@ class Port:
     def client(self, who: str, tenant: str | None = None) -> Client:
         return Client(self.url, self.keys[who], tenant=tenant)
 
+    def invoke(self, who: str, *words: str) -> Result:
+        """What becomes of a command."""
+        return CliRunner().invoke(app, [*words, "--url", self.url, "--key", self.keys[who]])
+
+    def run(self, who: str, *words: str) -> str:
+        """What a command prints that goes well."""
+        done = self.invoke(who, *words)
+        assert done.exit_code == 0, done.stderr
+        return done.stdout
+
 
 @pytest.fixture(scope="session")
 def port(
@@ -32,17 +42,5 @@ def port(
 ) -> Iterator[Port]:
     """The box in a thread of its own, with the server that the program uses."""
     state_dir = copied(furnished[0], tmp_path_factory.mktemp("served") / "state")
-    appliance = Appliance(Settings(state_dir=state_dir))
-    server = uvicorn.Server(uvicorn.Config(appliance.asgi, port=0, http="httptools", lifespan="on", log_config=None))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    listening = threading.Event()
-    while not server.started:
-        assert thread.is_alive(), "the server did not start"
-        listening.wait(0.01)
-    address, number = server.servers[0].sockets[0].getsockname()[:2]
-    yield Port(f"http://{address}:{number}", furnished[1], state_dir)
-    appliance.begin_drain()
-    server.should_exit = True
-    thread.join(240)
-    assert not thread.is_alive()
+    with serving(Appliance(Settings(state_dir=state_dir))) as url:
+        yield Port(url, furnished[1], state_dir)

@@ -1,7 +1,9 @@
 """The client against a real box on a real port."""
 
 import json
-from collections.abc import Callable, Iterator
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -26,6 +28,7 @@ from appliance.domain.states import JobState
 from appliance.wire.access import KeyOrder, QuotaShape
 from appliance.wire.catalogue import ApplicationChange, ApplicationOrder
 from tests.client.conftest import Port
+from tests.client.lines import BreakingLine
 
 
 def fp32_only(digits: toys.Digits) -> dict[str, object]:
@@ -67,56 +70,21 @@ def test_client_uploads_large_file_in_pieces_with_progress(
     """Above the limit of the form."""
     monkeypatch.setattr(client_module, "FORM_BYTES_MAX", 1000)
     sent: list[tuple[int, int]] = []
+    metadata, size = fp32_only(digits), digits.model.stat().st_size
     with port.client("museum") as box:
         job = box.upload_model(
-            digits.model,
-            "pieces",
-            "image-classification",
-            metadata=fp32_only(digits),
-            on_progress=lambda *at: sent.append(at),
+            digits.model, "pieces", "image-classification", metadata=metadata, on_progress=lambda *at: sent.append(at)
         )
         assert list(box.follow_job(job.id))[-1].state is JobState.DONE
-        size = digits.model.stat().st_size
         assert sent[-1] == (size, size)
         box.delete_model("pieces")
-
-
-class Breaking(httpx.HTTPTransport):
-    """A line that breaks in the middle of the first pieces."""
-
-    def __init__(self, breaks: int) -> None:
-        super().__init__()
-        self.left = breaks
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        if request.method == "PATCH" and self.left:
-            self.left -= 1
-            stream = request.stream
-            assert isinstance(stream, httpx.SyncByteStream)
-            request.stream = _Cut(stream, 300_000)
-        return super().handle_request(request)
-
-
-class _Cut(httpx.SyncByteStream):
-    def __init__(self, stream: httpx.SyncByteStream, limit: int) -> None:
-        self._stream = stream
-        self._limit = limit
-
-    def __iter__(self) -> Iterator[bytes]:
-        sent = 0
-        for block in self._stream:
-            if sent + len(block) > self._limit:
-                yield block[: self._limit - sent]
-                raise httpx.WriteError("the line broke")
-            sent += len(block)
-            yield block
 
 
 def test_upload_resumes_after_broken_connections(port: Port, tmp_path: Path) -> None:
     """Two breaks within one upload: the client goes on where the box stopped and every byte is right."""
     content = bytes(range(256)) * 4096
     (tmp_path / "large").write_bytes(content)
-    with Client(port.url, port.keys["museum"], transport=Breaking(2)) as box:
+    with Client(port.url, port.keys["museum"], transport=BreakingLine(300_000, 600_000)) as box:
         done = box.upload(tmp_path / "large")
         assert (done.complete, done.offset) == (True, len(content))
         assert (port.state_dir / "uploads" / done.id).read_bytes() == content
@@ -125,15 +93,9 @@ def test_upload_resumes_after_broken_connections(port: Port, tmp_path: Path) -> 
 
 def test_upload_over_a_connection_that_stays_broken_raises(port: Port, tmp_path: Path) -> None:
     """After some tries without a byte gained."""
-
-    class Dead(httpx.HTTPTransport):
-        def handle_request(self, request: httpx.Request) -> httpx.Response:
-            if request.method == "PATCH":
-                raise httpx.WriteError("the line broke")
-            return super().handle_request(request)
-
     (tmp_path / "f").write_bytes(b"0123")
-    with Client(port.url, port.keys["museum"], transport=Dead()) as box, pytest.raises(httpx.WriteError):
+    dead = BreakingLine(0, for_good=True)
+    with Client(port.url, port.keys["museum"], transport=dead) as box, pytest.raises(httpx.WriteError):
         box.upload(tmp_path / "f")
 
 
@@ -153,7 +115,7 @@ def test_client_creates_changes_lists_and_deletes_an_application(port: Port) -> 
 
 
 def test_client_lists_resources_of_every_tenant_for_an_admin_only(port: Port) -> None:
-    """Whole and in short; a tenant's key is refused."""
+    """Whole and in short, or of one that it names with every call; a tenant's key is refused."""
     with port.client("admin") as box:
         assert {"harbour", "default"} <= {one.tenant for one in box.models(every_tenant=True)}
         assert all(one.variants == [] and one.variants_count for one in box.models(every_tenant=True, summary=True))
@@ -161,6 +123,8 @@ def test_client_lists_resources_of_every_tenant_for_an_admin_only(port: Port) ->
         assert "harbour" in {one.tenant for one in box.jobs(every_tenant=True)}
         assert list(box.pipelines(every_tenant=True, summary=True)) == []
         assert {"harbour", "museum", "default"} <= {one.tenant for one in box.keys("*")}
+    with port.client("admin", tenant="harbour") as box:
+        assert "digits" in [model.name for model in box.models()]
     with port.client("museum") as box, pytest.raises(Forbidden):
         list(box.models(every_tenant=True))
 
@@ -181,12 +145,6 @@ def test_client_manages_tenants_and_revoked_key_is_refused(port: Port) -> None:
         box.delete_tenant("airport")
         with pytest.raises(UnknownTenant):
             box.tenant("airport")
-
-
-def test_client_tenant_option_is_sent_as_x_tenant(port: Port) -> None:
-    """With every call."""
-    with port.client("admin", tenant="harbour") as box:
-        assert "digits" in [model.name for model in box.models()]
 
 
 def test_client_reads_system_memory_history_processors_and_metrics(port: Port) -> None:
@@ -214,7 +172,8 @@ def test_client_streams_past_events_and_chosen_kinds(port: Port) -> None:
         box.delete_tenant("shortlived")
 
 
-CALLS: list[tuple[str, Callable[[Client], object], type[Exception]]] = [
+CALLS: list[tuple[str | None, Callable[[Client], object], type[Exception]]] = [
+    (None, lambda box: list(box.models()), MissingKey),
     ("museum", lambda box: box.model("nothing"), UnknownModel),
     ("museum", lambda box: box.create_tenant("x"), Forbidden),
     ("admin", lambda box: box.create_tenant("museum"), AlreadyExists),
@@ -224,10 +183,10 @@ CALLS: list[tuple[str, Callable[[Client], object], type[Exception]]] = [
 
 @pytest.mark.parametrize(("who", "call", "error"), CALLS)
 def test_client_raises_the_error_class_of_the_problem(
-    port: Port, who: str, call: Callable[[Client], object], error: type[Exception]
+    port: Port, who: str | None, call: Callable[[Client], object], error: type[Exception]
 ) -> None:
     """With their facts and their sentence."""
-    with port.client(who) as box, pytest.raises(error) as raised:
+    with Client(port.url, None if who is None else port.keys[who]) as box, pytest.raises(error) as raised:
         call(box)
     assert str(raised.value)
 
@@ -240,12 +199,6 @@ def test_client_error_carries_the_facts_of_the_problem(port: Port) -> None:
             box.append(upload.id, 5, iter([b"x"]))
         assert raised.value.expected_offset == 0
         box.delete_upload(upload.id)
-
-
-def test_client_without_a_key_raises_missing_key(port: Port) -> None:
-    """The box says what to send."""
-    with Client(port.url) as box, pytest.raises(MissingKey, match="Bearer"):
-        list(box.models())
 
 
 def test_answer_of_another_program_raises_unexpected_answer() -> None:
@@ -274,9 +227,6 @@ def test_client_of_an_absent_box_is_not_ready_and_raises(tmp_path: Path) -> None
 @pytest.mark.usefixtures("processes")
 def test_client_import_loads_no_server_dependencies() -> None:
     """No web framework, no database, no ONNX Runtime, no pictures."""
-    import subprocess
-    import sys
-
     code = "import sys, appliance.client; print(*sys.modules)"
     modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"fastapi", "starlette", "sqlmodel", "sqlalchemy", "onnxruntime", "cv2", "onnx"} & set(modules)

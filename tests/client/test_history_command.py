@@ -3,10 +3,8 @@
 import json
 
 import pytest
-from typer.testing import CliRunner
 
 from appliance.cli.history import course, row, seconds_of
-from appliance.cli.main import app
 from appliance.terminal.failure import CommandFailed
 from appliance.wire.history import SeriesShape
 from tests.client.conftest import Port
@@ -15,27 +13,20 @@ from tests.e2e.waiting import until
 
 def test_history_command_shows_series_and_memory_stays(port: Port) -> None:
     """As a table and as JSON; a tenant's key sees its own series only."""
-    who = ["--url", port.url, "--key", port.keys["admin"]]
     with port.client("admin") as admin:
         until(lambda: "disk" in admin.history().known, "the first sample")
-    shown = CliRunner().invoke(app, ["history", *who])
-    assert shown.exit_code == 0, shown.stderr
-    assert shown.stdout.split()[0] == "series"
-    assert {"up", "memory", "budget", "disk"} <= {line.split()[0] for line in shown.stdout.splitlines()}
-    told = json.loads(CliRunner().invoke(app, ["history", "--last", "30d", "up", "disk", "--json", *who]).stdout)
+    shown = port.run("admin", "history")
+    assert shown.split()[0] == "series"
+    assert {"up", "memory", "budget", "disk"} <= {line.split()[0] for line in shown.splitlines()}
+    told = json.loads(port.run("admin", "history", "--last", "30d", "up", "disk", "--json"))
     assert [one["name"] for one in told["series"]] == ["up", "disk"]
-    listed = CliRunner().invoke(app, ["history", "--list", *who]).stdout.split()
-    assert {"up", "disk"} <= set(listed)
-    own = ["--url", port.url, "--key", port.keys["harbour"]]
-    assert "disk" not in CliRunner().invoke(app, ["history", "--list", *own]).stdout.split()
-    refused = CliRunner().invoke(app, ["history", "disk", *own])
-    assert refused.exit_code != 0
+    assert {"up", "disk"} <= set(port.run("admin", "history", "--list").split())
+    assert "disk" not in port.run("harbour", "history", "--list").split()
+    assert port.invoke("harbour", "history", "disk").exit_code != 0
     with port.client("probe") as device:
         device.predict("adding", {"inputs": {"A": [[1, 2, 3, 4]], "B": [[1, 1, 1, 1]]}})
-    stays = CliRunner().invoke(app, ["history", "--memory", *who])
-    assert stays.exit_code == 0, stays.stderr
-    assert "default/adding" in stays.stdout
-    assert json.loads(CliRunner().invoke(app, ["history", "--memory", "--json", *who]).stdout)["is_whole"] is True
+    assert "default/adding" in port.run("admin", "history", "--memory")
+    assert json.loads(port.run("admin", "history", "--memory", "--json"))["is_whole"] is True
 
 
 def test_history_row_has_unit_range_and_sparkline() -> None:

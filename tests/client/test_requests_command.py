@@ -3,9 +3,7 @@
 import json
 
 import pytest
-from typer.testing import CliRunner
 
-from appliance.cli.main import app
 from appliance.client import Client
 from appliance.demo.zoo import toys
 from appliance.domain.errors import BadMedia, UnknownRequest
@@ -44,23 +42,18 @@ def test_requests_command_shows_deferred_answer_or_problem(port: Port, digits: t
     sentence of the problem.
     """
     picture = str(next(digits.evaluation.glob("*.png")))
-    who = ["--url", port.url, "--key", port.keys["device"]]
-    asked = CliRunner().invoke(app, ["predict", "digits", picture, "--no-wait", *who])
-    assert asked.exit_code == 0, asked.stderr
-    id, *_ = asked.stdout.split()
-    assert f"appliance requests show {id}" in asked.stdout
+    asked = port.run("device", "predict", "digits", picture, "--no-wait")
+    id, *_ = asked.split()
+    assert f"appliance requests show {id}" in asked
     with port.client("device") as box:
         request_end(box, id)
         broken = box.predict_later("digits", b"no picture").id
         request_end(box, broken)
-    shown = CliRunner().invoke(app, ["requests", "show", id, *who])
-    assert shown.exit_code == 0, shown.stderr
-    assert "— variant fp32" in shown.stdout
-    told = json.loads(CliRunner().invoke(app, ["requests", "show", id, "--json", *who]).stdout)
+    assert "— variant fp32" in port.run("device", "requests", "show", id)
+    told = json.loads(port.run("device", "requests", "show", id, "--json"))
     assert (told["id"], told["state"], told["result"]["variant"]) == (id, "done", "fp32")
-    failed = CliRunner().invoke(app, ["requests", "show", broken, *who])
-    assert isinstance(failed.exception, BadMedia)
-    told = json.loads(CliRunner().invoke(app, ["requests", "show", broken, "--json", *who]).stdout)
+    assert isinstance(port.invoke("device", "requests", "show", broken).exception, BadMedia)
+    told = json.loads(port.invoke("device", "requests", "show", broken, "--json").stdout)
     assert told["problem"]["type"] == "/problems/bad-media"
-    json_asked = json.loads(CliRunner().invoke(app, ["predict", "digits", picture, "--no-wait", "--json", *who]).stdout)
-    assert set(json_asked) == {"id", "state"}
+    later = json.loads(port.run("device", "predict", "digits", picture, "--no-wait", "--json"))
+    assert set(later) == {"id", "state"}

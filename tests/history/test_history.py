@@ -2,8 +2,8 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Collection
-from contextlib import closing
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,11 +17,12 @@ from appliance.history.pieces import DAY_S, HOUR_S, MINUTE_S
 from appliance.history.sampler import Sources
 from appliance.lab.loop import VirtualClock
 from appliance.runtime.telemetry import Telemetry
-from tests.fakes.clock import run_virtual
+from tests.fakes.clock import story
 from tests.fakes.sinks import Events
 from tests.history.samples import fill
 
 T = TypeVar("T")
+Floats = np.ndarray[tuple[int], np.dtype[np.float32]]
 
 
 async def at_once(compute: Callable[[], T], /) -> T:
@@ -59,192 +60,168 @@ class Box:
     def wall_s(self) -> float:
         return self.clock.wall_now().timestamp()
 
-    async def live(self, seconds: float) -> None:
-        """Let it run for so long, and end it as a kill does."""
-        running = asyncio.create_task(self.history.run())
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """It runs meanwhile, and ends as by a kill."""
+        task = asyncio.create_task(self.history.run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def pause(self, seconds: float) -> None:
         await self.clock.sleep_until_ns(self.clock.now_ns() + int(seconds * NS_PER_S))
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
 
-    def file(self) -> HistoryFile:
-        return HistoryFile(self.path, days=30, series_max=100)
+    async def live(self, seconds: float) -> None:
+        """Let it run for so long."""
+        async with self.running():
+            await self.pause(seconds)
+
+    async def memory(self, start: float, points: int = 2000) -> Floats:
+        """The means of the series since then."""
+        return (await self.history.read(["memory"], start, self.wall_s(), points)).series["memory"].mean
+
+    @contextmanager
+    def file(self) -> Iterator[HistoryFile]:
+        with closing(HistoryFile(self.path, days=30, series_max=100)) as file:
+            yield file
 
 
-def test_history_of_killed_box_lacks_at_most_one_minute(tmp_path: Path) -> None:
+@story
+async def test_history_of_killed_box_lacks_at_most_one_minute(tmp_path: Path) -> None:
     """All but the samples of the present minute are in the file."""
-
-    async def story() -> None:
-        box = Box(tmp_path / "history.db")
-        start = box.wall_s()
-        await box.live(1000)
-        file = box.file()
+    box = Box(tmp_path / "history.db")
+    start = box.wall_s()
+    await box.live(1000)
+    with box.file() as file:
         found = file.read(["memory"], int(start), int(start) + 1000, is_fine=True)["memory"].mean
-        file.close()
-        assert not np.isnan(found[:96]).any()
-        asked = await box.history.read(["up", "memory"], start, box.wall_s(), 2000)
-        assert (asked.step_s, asked.count) == (10, 100)
-        assert not np.isnan(asked.series["memory"].mean[:-1]).any()
-
-    run_virtual(story)
+    assert not np.isnan(found[:96]).any()
+    asked = await box.history.read(["up", "memory"], start, box.wall_s(), 2000)
+    assert (asked.step_s, asked.count) == (10, 100)
+    assert not np.isnan(asked.series["memory"].mean[:-1]).any()
 
 
-def test_history_query_of_a_month_has_bounded_points_and_extremes(tmp_path: Path) -> None:
+@story
+async def test_history_query_of_a_month_has_bounded_points_and_extremes(tmp_path: Path) -> None:
     """Answers hold as many points as asked for, and know the extremes of each stretch; what is too old is gone."""
-
-    async def story() -> None:
-        box = Box(tmp_path / "history.db")
-        file = box.file()
-        begun = int(box.wall_s()) // HOUR_S * HOUR_S
+    box = Box(tmp_path / "history.db")
+    begun = int(box.wall_s()) // HOUR_S * HOUR_S
+    with box.file() as file:
         fill(file, begun, begun + 2 * DAY_S + 3 * HOUR_S)
-        file.close()
-        box.clock.step_ns = (2 * DAY_S + 3 * HOUR_S) * NS_PER_S
-        await box.live(200)
-        now = box.wall_s() - 200
-        day = await box.history.read(["memory"], now - DAY_S, now, 2000)
-        assert (day.step_s, day.count) == (50, 1728)
-        assert np.nanmax(day.series["memory"].most) == 996
-        assert np.nanmin(day.series["memory"].least) == 0
-        month = await box.history.read(["memory", "up"], now - 30 * DAY_S, now, 500)
-        assert month.count <= 250
-        assert month.start >= now - 30 * DAY_S - month.step_s
-        assert np.nanmax(month.series["memory"].most) == 996
-        two = await box.history.read(["memory"], now - 2 * DAY_S, now, 2000)
-        assert two.step_s == 300
-        assert not np.isnan(two.series["memory"].mean[1:-1]).any()
-
-    run_virtual(story)
+    box.clock.step_ns = (2 * DAY_S + 3 * HOUR_S) * NS_PER_S
+    await box.live(200)
+    now = box.wall_s() - 200
+    day = await box.history.read(["memory"], now - DAY_S, now, 2000)
+    assert (day.step_s, day.count) == (50, 1728)
+    assert np.nanmax(day.series["memory"].most) == 996
+    assert np.nanmin(day.series["memory"].least) == 0
+    month = await box.history.read(["memory", "up"], now - 30 * DAY_S, now, 500)
+    assert month.count <= 250
+    assert month.start >= now - 30 * DAY_S - month.step_s
+    assert np.nanmax(month.series["memory"].most) == 996
+    two = await box.history.read(["memory"], now - 2 * DAY_S, now, 2000)
+    assert two.step_s == 300
+    assert not np.isnan(two.series["memory"].mean[1:-1]).any()
 
 
-def test_history_sampling_survives_clock_steps(tmp_path: Path) -> None:
+@story
+async def test_history_sampling_survives_clock_steps(tmp_path: Path) -> None:
     """Forward and back, by hours and by years: samples go on, and earlier ones stay."""
-
-    async def story() -> None:
-        box = Box(tmp_path / "history.db")
+    box = Box(tmp_path / "history.db")
+    await box.live(600)
+    for step_s in (7200, -7200, -3 * DAY_S, 3 * DAY_S, 900 * DAY_S, -900 * DAY_S):
+        box.clock.step_ns += step_s * NS_PER_S
         await box.live(600)
-        for step_s in (7200, -7200, -3 * DAY_S, 3 * DAY_S, 900 * DAY_S, -900 * DAY_S):
-            box.clock.step_ns += step_s * NS_PER_S
-            await box.live(600)
-            now = box.wall_s()
-            found = (await box.history.read(["memory"], now - 590, now, 2000)).series["memory"].mean
-            assert np.isnan(found).sum() <= 2, step_s
-        then = now - 7200
-        found = (await box.history.read(["memory"], then, now, 2000)).series["memory"].mean
-        assert (~np.isnan(found)).sum() > 170, "a wrong clock has cost what was there"
-
-    run_virtual(story)
+        assert np.isnan(await box.memory(box.wall_s() - 590)).sum() <= 2, step_s
+    found = await box.memory(box.wall_s() - 7200)
+    assert (~np.isnan(found)).sum() > 170, "a wrong clock has cost what was there"
 
 
 @pytest.mark.parametrize("when", ["before", "while it runs"])
-def test_history_goes_on_after_its_file_is_damaged(tmp_path: Path, when: str) -> None:
+@story
+async def test_history_goes_on_after_its_file_is_damaged(tmp_path: Path, when: str) -> None:
     """The file is moved aside and begun anew, an event tells of the damage, and later samples are kept."""
-
-    async def story() -> None:
-        box = Box(tmp_path / "history.db")
-        if when == "before":
-            box.path.write_bytes(b"\x07" * 9999)
-        else:
-            await box.live(300)
-            other = sqlite3.connect(box.path)
+    box = Box(tmp_path / "history.db")
+    if when == "before":
+        box.path.write_bytes(b"\x07" * 9999)
+    else:
+        await box.live(300)
+        with closing(sqlite3.connect(box.path)) as other:
             other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            other.close()
-            box.path.write_bytes(b"\x07" * 9999)
-            found = await box.history.read(["memory"], box.wall_s() - 300, box.wall_s(), 100)
-            assert np.isnan(found.series["memory"].mean[:20]).all()
-        await box.live(600)
-        await box.history.close()
-        assert len(box.events.of("history damaged")) == 1
-        assert (tmp_path / "history.damaged").exists()
-        file = box.file()
-        assert not np.isnan(
-            file.read(["memory"], int(box.wall_s()) - 400, int(box.wall_s()) - 20, is_fine=True)["memory"].mean
-        ).any()
-        file.close()
-
-    run_virtual(story)
+        box.path.write_bytes(b"\x07" * 9999)
+        assert np.isnan((await box.memory(box.wall_s() - 300, 100))[:20]).all()
+    await box.live(600)
+    await box.history.close()
+    assert len(box.events.of("history damaged")) == 1
+    assert (tmp_path / "history.damaged").exists()
+    now = int(box.wall_s())
+    with box.file() as file:
+        assert not np.isnan(file.read(["memory"], now - 400, now - 20, is_fine=True)["memory"].mean).any()
 
 
-def test_history_writes_pending_samples_once_disk_is_writable(tmp_path: Path) -> None:
+@story
+async def test_history_writes_pending_samples_once_disk_is_writable(tmp_path: Path) -> None:
     """Samples that could not be written wait, an hour of them at most, and are answered meanwhile."""
-
-    async def story() -> None:
-        folder = tmp_path / "away"
-        box = Box(folder / "history.db")  # where nothing can be made
-        await box.live(1200)
-        start = box.wall_s() - 1200
-        assert (await box.history.residency(start, box.wall_s())).is_whole
-        shown = (await box.history.read(["memory"], start, box.wall_s(), 2000)).series["memory"].mean
-        assert np.isnan(shown).sum() <= 3
-        folder.mkdir()
-        await box.live(120)
-        found = (await box.history.read(["memory"], start, box.wall_s(), 2000)).series["memory"].mean
-        assert np.isnan(found).sum() <= 3
-        for _ in range(PENDING_MAX + 50):
-            box.history.sample()
-            box.clock.step_ns += 10 * NS_PER_S
-        assert len(box.history.pending) == PENDING_MAX
-
-    run_virtual(story)
+    folder = tmp_path / "away"
+    box = Box(folder / "history.db")  # where nothing can be made
+    await box.live(1200)
+    start = box.wall_s() - 1200
+    assert (await box.history.residency(start, box.wall_s())).is_whole
+    assert np.isnan(await box.memory(start)).sum() <= 3
+    folder.mkdir()
+    await box.live(120)
+    assert np.isnan(await box.memory(start)).sum() <= 3
+    for _ in range(PENDING_MAX + 50):
+        box.history.sample()
+        box.clock.step_ns += 10 * NS_PER_S
+    assert len(box.history.pending) == PENDING_MAX
 
 
-def test_history_sampling_resumes_after_disk_read_errors(tmp_path: Path) -> None:
+@story
+async def test_history_sampling_resumes_after_disk_read_errors(tmp_path: Path) -> None:
     """Samples of the time between are missing."""
-
-    async def story() -> None:
-        box = Box(tmp_path / "history.db")
-        start = box.wall_s()
-        running = asyncio.create_task(box.history.run())
+    box = Box(tmp_path / "history.db")
+    start = box.wall_s()
+    async with box.running():
         for box.is_disk_gone in (False, True, False):
-            await box.clock.sleep_until_ns(box.clock.now_ns() + 100 * NS_PER_S)
-        found = (await box.history.read(["memory"], start, box.wall_s(), 100)).series["memory"].mean
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        assert 9 <= np.isnan(found).sum() <= 12
-        assert not np.isnan(found[-9:-1]).any()
-
-    run_virtual(story)
+            await box.pause(100)
+        found = await box.memory(start, 100)
+    assert 9 <= np.isnan(found).sum() <= 12
+    assert not np.isnan(found[-9:-1]).any()
 
 
-def test_history_of_deleted_tenant_is_removed_once_disk_is_writable(tmp_path: Path) -> None:
+@story
+async def test_history_of_deleted_tenant_is_removed_once_disk_is_writable(tmp_path: Path) -> None:
     """A new tenant of the same name finds nothing of the deleted one, nor do later starts."""
-
-    async def story() -> None:
-        box = Box(tmp_path / "history.db", ["harbour", "museum"])
-        await box.live(100)
-        start = int(box.wall_s()) // MINUTE_S * MINUTE_S - HOUR_S
-        file = box.file()
+    box = Box(tmp_path / "history.db", ["harbour", "museum"])
+    await box.live(100)
+    start = int(box.wall_s()) // MINUTE_S * MINUTE_S - HOUR_S
+    with box.file() as file:
         file.write({start: {"up": 1.0, "memory:harbour": 5.0, "memory:museum": 6.0}})
-        file.close()
-        again = Box(box.path, ["harbour", "museum"])
-        running = asyncio.create_task(again.history.run())
-        await again.clock.sleep_until_ns(again.clock.now_ns() + 20 * NS_PER_S)
+    again = Box(box.path, ["harbour", "museum"])
+    async with again.running():
+        await again.pause(20)
         with closing(sqlite3.connect(box.path)) as other:
             other.execute("CREATE TRIGGER full BEFORE DELETE ON series BEGIN SELECT RAISE(ROLLBACK, 'disk full'); END")
         again.history.forget_tenant("harbour")
-        await again.clock.sleep_until_ns(again.clock.now_ns() + 90 * NS_PER_S)
+        await again.pause(90)
         assert "memory:harbour" in again.history.names()
         with closing(sqlite3.connect(box.path)) as other:
             other.execute("DROP TRIGGER full")
-        await again.clock.sleep_until_ns(again.clock.now_ns() + 90 * NS_PER_S)
+        await again.pause(90)
         assert {"memory:museum"} == {name for name in again.history.names() if ":" in name}
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        late = Box(box.path, ["harbour"])
-        await late.live(20)
-        assert not {name for name in late.history.names() if ":" in name}
-
-    run_virtual(story)
+    late = Box(box.path, ["harbour"])
+    await late.live(20)
+    assert not {name for name in late.history.names() if ":" in name}
 
 
-def test_history_of_zero_days_keeps_no_file_and_no_samples(tmp_path: Path) -> None:
+@story
+async def test_history_of_zero_days_keeps_no_file_and_no_samples(tmp_path: Path) -> None:
     """An answer has no points."""
-
-    async def story() -> None:
-        box = Box(tmp_path / "history.db")
-        box.history.days = 0
-        await box.live(200)
-        await box.history.close()
-        assert not box.path.exists()
-        found = await box.history.read(["memory"], box.wall_s() - 100, box.wall_s(), 100)
-        assert np.isnan(found.series["memory"].mean).all()
-
-    run_virtual(story)
+    box = Box(tmp_path / "history.db")
+    box.history.days = 0
+    await box.live(200)
+    await box.history.close()
+    assert not box.path.exists()
+    assert np.isnan(await box.memory(box.wall_s() - 100, 100)).all()

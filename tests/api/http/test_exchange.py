@@ -10,7 +10,7 @@ from appliance.api.http.bounded_protocol import BODY_WATER_BYTES
 from appliance.api.http.exchange import EXCHANGE, AlignedBody, HttpExchange
 from appliance.api.http.unread import Unread
 from tests.api.http.exchanges import connect, head
-from tests.fakes.clock import run_virtual, settle, story
+from tests.fakes.clock import settle, story
 
 OK = [(b"content-length", b"2")]
 
@@ -197,23 +197,20 @@ def test_memory_of_a_body_is_reused_after_its_last_view_is_gone() -> None:
     assert AlignedBody(1 << 60, 0).size == 1 << 60
 
 
-def test_connection_that_does_not_read_is_closed_when_too_much_is_unread() -> None:
+@story
+async def test_connection_that_does_not_read_is_closed_when_too_much_is_unread() -> None:
     """A connection that has read in between, or has gone, counts no more."""
-
-    async def story() -> None:
-        unread = Unread(100)
-        (reads, at), (slow, waits), (gone, its), (new, _) = (connect(Seen(), unread) for _ in range(4))
-        for protocol, transport in ((reads, at), (gone, its), (slow, waits)):
-            transport.unread_bytes = 90
-            protocol.pause_writing()
-            if protocol is reads:
-                protocol.resume_writing()
-            if protocol is gone:
-                protocol.connection_lost(None)
-        new.pause_writing()
-        assert (at.is_closed, waits.is_closed, len(unread)) == (False, False, 2)
-        waits.unread_bytes = 101
-        reads.pause_writing()
-        assert (at.is_closed, waits.is_closed, len(unread)) == (False, True, 2)
-
-    run_virtual(story)
+    unread = Unread(100)
+    (reads, at), (slow, waits), (gone, its), (new, _) = (connect(Seen(), unread) for _ in range(4))
+    for protocol, transport in ((reads, at), (gone, its), (slow, waits)):
+        transport.unread_bytes = 90
+        protocol.pause_writing()
+        if protocol is reads:
+            protocol.resume_writing()
+        if protocol is gone:
+            protocol.connection_lost(None)
+    new.pause_writing()
+    assert (at.is_closed, waits.is_closed, len(unread)) == (False, False, 2)
+    waits.unread_bytes = 101
+    reads.pause_writing()
+    assert (at.is_closed, waits.is_closed, len(unread)) == (False, True, 2)

@@ -3,50 +3,11 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from appliance.api.http.bounded_protocol import BODY_WATER_BYTES
 from appliance.api.http.known_head import KNOWN_BYTES_MAX, KnownHead, head_of
 from tests.api.http.exchanges import connect, head
-from tests.api.http.receiving import CUTS, Application, received, sent
-from tests.fakes.clock import run_virtual, settle, story
-from tests.harness.lanes import examples
-
-RUNS = st.lists(
-    st.tuples(
-        st.sampled_from([0, 3, 16_383, 16_384, 100_000, 300_000, BODY_WATER_BYTES, BODY_WATER_BYTES + 1]),
-        st.sampled_from(["read", "refuse", "upgrade"]),
-        st.integers(1, 4),
-    ),
-    min_size=1,
-    max_size=4,
-)
-"""Size of the body, what becomes of it, and how often it comes."""
-
-
-@examples(gate=60)
-@given(RUNS, CUTS, st.booleans())
-def test_requests_with_known_heads_have_their_own_bodies_and_answers(
-    runs: list[tuple[int, str, int]], cuts: tuple[int, list[int]], is_together: bool
-) -> None:
-    """The same request several times, other ones after it, one by one or all in one stream, cut anywhere."""
-
-    async def story() -> None:
-        protocol, transport = connect(Application())
-        requests = [(size, how) for size, how, times in runs for _ in range(times)]
-        pieces = [sent(size, how, number) for number, (size, how) in enumerate(requests)]
-        for data in [b"".join(pieces)] if is_together else pieces:
-            await received(transport, protocol, data, cuts)
-        await settle()
-        answers = b"".join(transport.written).split(b"HTTP/1.1 ")[1:]
-        assert [answer.rpartition(b"\r\n")[2] for answer in answers] == [
-            b"refused" if how == "refuse" else b"%d %d" % (size, number if size else 0)
-            for number, (size, how) in enumerate(requests)
-        ]
-        assert not transport.is_closed
-
-    run_virtual(story)
+from tests.api.http.receiving import Application, received, sent
+from tests.fakes.clock import settle, story
 
 
 class _NoParser:

@@ -20,6 +20,7 @@ RULES = BodyRules.of(body_bytes_max=1000, frame_bytes_max=500, form_bytes_max=20
 
 
 CHUNKED = {"transfer-encoding": "chunked"}
+PREDICT = "/v1/applications/a/predict"
 
 
 class Journal:
@@ -44,11 +45,6 @@ async def reader(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": str(count).encode()})
 
 
-async def reader_end(send: Any) -> None:
-    await send({"type": "http.response.start", "status": 200, "headers": []})
-    await send({"type": "http.response.body", "body": b""})
-
-
 def welcome(scope: Any, principal: Principal) -> Callable[[], bool]:
     return lambda: True
 
@@ -57,14 +53,19 @@ def bounds(app: Any = reader, in_flight: InFlight | None = None, journal: Journa
     return Bounds(app, RULES, in_flight or InFlight(10_000), journal or Journal(), lambda scope: PRINCIPAL, welcome)
 
 
-def blocks(count: int, size: int) -> Iterator[bytes]:
+def blocks(count: int, size: int = 100) -> Iterator[bytes]:
     return (b"x" * size for _ in range(count))
+
+
+def predicting(app: Any, count: int, headers: dict[str, str] | None = None) -> Asking:
+    """A request for an answer whose body has so many blocks of 100 bytes; announced, unless `headers` say otherwise."""
+    return Asking(app, "POST", PREDICT, headers or {"content-length": str(100 * count)}, blocks(count))
 
 
 async def test_body_within_the_limit_is_accepted() -> None:
     """Chunked or announced, up to the limit exactly."""
     for headers in (CHUNKED, {"content-length": "1000"}):
-        async with Asking(bounds(), "POST", "/v1/applications/a/predict", headers, blocks(10, 100)) as asking:
+        async with predicting(bounds(), 10, headers) as asking:
             assert await asking.status() == 200
             assert await asking.piece() == b"1000"
 
@@ -72,9 +73,7 @@ async def test_body_within_the_limit_is_accepted() -> None:
 async def test_chunked_body_above_the_limit_is_stopped_while_streaming() -> None:
     """One byte above the limit: 413 with the limit as a fact, and the rest is not read into memory."""
     in_flight = InFlight(10_000)
-    async with Asking(
-        bounds(in_flight=in_flight), "POST", "/v1/applications/a/predict", CHUNKED, blocks(11, 100)
-    ) as asking:
+    async with predicting(bounds(in_flight=in_flight), 11, CHUNKED) as asking:
         assert await asking.status() == 413
         document = json.loads(await asking.piece())
     assert (document["type"], document["limit_bytes"]) == ("/problems/too-large", 1000)
@@ -92,15 +91,14 @@ async def test_announced_body_above_the_limit_is_refused_unread() -> None:
         raise UnknownApplication(name="a")
 
     for app, status in ((reader, 413), (unknown, 404)):
-        asked = Asking(bounds(app), "POST", "/v1/applications/a/predict", {"content-length": "1001"}, never())
-        async with asked as asking:
+        async with Asking(bounds(app), "POST", PREDICT, {"content-length": "1001"}, never()) as asking:
             assert await asking.status() == status
 
 
 @pytest.mark.parametrize(
     ("method", "path", "limit"),
     [
-        ("POST", "/v1/applications/a/predict", 1000),
+        ("POST", PREDICT, 1000),
         ("POST", "/v2/models/a/infer", 1000),
         ("POST", "/v1/models", 2000 + 2**20),
         ("POST", "/v1/models/a/variants", 2000 + 2**20),
@@ -125,21 +123,19 @@ async def test_bodies_in_memory_share_one_budget() -> None:
             pass
         held.set()
         await go.wait()
-        await reader_end(send)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
 
-    path = "/v1/applications/a/predict"
-    async with Asking(bounds(slow, in_flight), "POST", path, {"content-length": "900"}, blocks(9, 100)) as first:
+    async with predicting(bounds(slow, in_flight), 9) as first:
         await held.wait()
         assert in_flight.bytes == 900
-        async with Asking(
-            bounds(in_flight=in_flight), "POST", path, {"content-length": "200"}, blocks(2, 100)
-        ) as second:
+        async with predicting(bounds(in_flight=in_flight), 2) as second:
             assert await second.status() == 503
             assert json.loads(await second.piece())["type"] == "/problems/busy"
         go.set()
         assert await first.status() == 200
     assert in_flight.bytes == 0
-    async with Asking(bounds(in_flight=in_flight), "POST", path, {"content-length": "200"}, blocks(2, 100)) as third:
+    async with predicting(bounds(in_flight=in_flight), 2) as third:
         assert await third.status() == 200
 
 
@@ -155,7 +151,7 @@ async def test_body_with_a_wrong_key_is_refused_unread() -> None:
     for headers in ({"content-length": "900"}, {"transfer-encoding": "chunked"}):
         in_flight = InFlight(1000)
         app = Bounds(never, RULES, in_flight, Journal(), stranger, welcome)
-        async with Asking(app, "POST", "/v1/uploads", headers, blocks(9, 100)) as asking:
+        async with Asking(app, "POST", "/v1/uploads", headers, blocks(9)) as asking:
             assert await asking.status() == 401
             assert in_flight.bytes == 0
 
@@ -200,7 +196,7 @@ async def test_announced_large_body_reserves_little_until_it_comes() -> None:
 async def test_uploads_do_not_count_as_bodies_in_memory() -> None:
     """Uploads are spooled: a piece of a gigabyte does not keep devices out."""
     in_flight = InFlight(1000)
-    async with Asking(bounds(in_flight=in_flight), "PATCH", "/v1/uploads/u", {}, blocks(50, 100)) as asking:
+    async with Asking(bounds(in_flight=in_flight), "PATCH", "/v1/uploads/u", {}, blocks(50)) as asking:
         assert await asking.status() == 200
         assert in_flight.bytes == 0
 
@@ -245,9 +241,8 @@ async def test_unexpected_exception_is_logged_and_answered_without_its_text() ->
 async def test_exception_in_a_route_is_a_problem_answer_logged_once() -> None:
     """Also inside the framework; nothing is raised to the server."""
     journal = Journal()
-    async with Asking(
-        bounds(create_service(), journal=journal), "GET", "/v1/models"
-    ) as asking:  # a service without a box
+    without_a_box = bounds(create_service(), journal=journal)
+    async with Asking(without_a_box, "GET", "/v1/models") as asking:
         assert await asking.status() == 500
         assert json.loads(await asking.piece())["type"] == "/problems/internal-error"
         await asking.task

@@ -78,6 +78,15 @@ async def test_damaged_packed_body_is_refused(packing: str) -> None:
                 await read(packing, cut(data, size))
 
 
+@pytest.mark.parametrize("size", [1, 30, 10**9])
+async def test_gzip_body_of_several_members_is_read_whole(size: int) -> None:
+    """Also where a member begins in the middle of a piece, or its first byte ends one; not members without end."""
+    parts = (b"one", b"", bytes(10_000), b"four")
+    assert await read("gzip", cut(b"".join(map(gzip.compress, parts)), size)) == b"".join(parts)
+    with pytest.raises(BadInput, match="more than 4096 members"):
+        await read("gzip", [gzip.compress(b"five") + gzip.compress(b"") * 5000])
+
+
 @pytest.mark.parametrize("packing", PACKERS)
 async def test_packed_bomb_is_refused_once_unpacked_to_the_bound(packing: str) -> None:
     """Not only when the whole body has come: a gigabyte of zeros is a megabyte packed."""

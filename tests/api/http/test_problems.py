@@ -1,6 +1,7 @@
 """Errors as HTTP answers."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -8,86 +9,29 @@ import pytest
 from appliance.api.http.documented import EXAMPLES
 from appliance.api.http.problems import TABLE, all_problems, headers_of, problem_response, row_of, status_of
 from appliance.domain import errors as e
+from appliance.domain.errors.memory import Blocker
 from appliance.wire.problem import RESERVED, error_classes, error_of, slug_of
 
 CLASSES = sorted(error_classes(), key=lambda error: error.__name__)
-FACTS = {
-    "name": "door",
-    "reason": "because",
-    "what": "model",
-    "limit_bytes": 7,
-    "action": "do this",
-    "retry_after_s": 2.5,
-    "tenant": "harbour",
-    "quota": "requests per second",
-    "limit": 5,
-    "used": None,
-    "needed": 1,
-    "left": 0.5,
-    "reserve_bytes": 9,
-    "would_fit": ["int8"],
-    "application_id": "harbour/door",
-    "queue_len_max": 3,
-    "requests_max": 1000,
-    "connections_max": 936,
-    "build_id": "9f@cpu",
-    "need_bytes": 5,
-    "budget_bytes": 4,
-    "processor": "cpu",
-    "waited_ms": 1.5,
-    "variant_id": "harbour/door:int8",
-    "state": "incomplete",
-    "expected_offset": 12,
-    "guarantee_bytes": 3,
-    "others_bytes": 2,
-    "held_bytes": 1,
-    "ceiling_bytes": 6,
-    "variant": "int8",
-    "rule": "a rule",
-    "p99_ms": 5.0,
-    "latency_slo_ms": 3.0,
-    "free_bytes": 8,
-    "can_fit": True,
-    "blockers": [{"application": None, "mb": 1.5, "why": "pinned", "until_s": None}],
-    "expected_ms": 2.5,
-    "allowed_ms": 2.0,
-    "decoded_ms": 0.5,
-    "ran_ms": 0.25,
-    "missing": "Landlock",
-    "cause": "link",
-    "offers": [{"kind": "latency", "slo_ms": 180.0, "rate_rps": 15.0}],
-    "credit": 2,
-    "frame": 17,
-    "sessions_max": 256,
-    "of": "pools",
-    "of_all": False,
-    "edit": "edits[1].name",
-    "field": "from",
-    "series": "p99:harbour/gate",
-    "models": 3,
-    "applications": 4,
-    "tenants": 1,
-    "keys": 7,
-    "simulations_max": 4,
-    "key": "stages[1].after",
-    "stage": "read",
-    "stages": ["find", "lines"],
-    "count": 17,
-    "most": 16,
-    "needs_ms": 34.0,
-    "path": ["find 24", "read 10"],
-    "pipelines": ["signs"],
-    "others": 1,
-    "fps": 15.0,
-    "fps_possible": 4.0,
-    "have": 4.0,
-    "waiting": 256,
-    "left_ms": 40.0,
+FACTS: dict[Any, Any] = {
+    str: "because",
+    int: 7,
+    float: 2.5,
+    bool: True,
+    str | None: "stages[1].after",
+    int | None: 9,
+    float | None: None,
+    list[str]: ["int8"],
+    tuple[str, ...]: ["find 24", "read 10"],
+    tuple[Mapping[str, object], ...]: [{"kind": "latency", "slo_ms": 180.0, "rate_rps": 15.0}],
+    list[Blocker]: [{"application": None, "mb": 1.5, "why": "pinned", "until_s": None}],
 }
+"""Of errors, by their type."""
 
 
 def made(error: type[e.ApplianceError]) -> e.ApplianceError:
-    return error(**{name: FACTS[name] for name in getattr(error, "__dataclass_fields__", {})})
+    fields = getattr(error, "__dataclass_fields__", {})
+    return error(**{name: FACTS[field.type] for name, field in fields.items()})
 
 
 @pytest.mark.parametrize("error", CLASSES)
@@ -142,13 +86,8 @@ def test_out_of_memory_that_can_never_fit_is_507(tenant: str | None) -> None:
     """The type stays, so that one handler serves both; there is nothing to wait for, and the client raises the same
     class with the same facts.
     """
-    facts: Any = {
-        "build_id": "b",
-        "need_bytes": 9 * 10**6,
-        "budget_bytes": 5 * 10**6,
-        "variant": "int8",
-        "can_fit": False,
-    }
+    facts: Any = {"build_id": "b", "need_bytes": 9 * 10**6, "budget_bytes": 5 * 10**6, "variant": "int8"}
+    facts["can_fit"] = False
     exc: e.OutOfMemory = e.OutOfMemory(**facts, retry_after_s=None)
     if tenant is not None:
         exc = e.CeilingReached(**facts, retry_after_s=None, tenant=tenant, held_bytes=0, ceiling_bytes=4 * 10**6)

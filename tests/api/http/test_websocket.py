@@ -18,7 +18,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from appliance.api.http.websocket import FRAMES_MAX, MESSAGE_S, SILENCE_S, WRITE_BYTES_MAX, Broken, WebSocket
 from tests.harness.lanes import examples
 
-pytestmark = pytest.mark.usefixtures("ports")
+pytestmark = [pytest.mark.usefixtures("ports"), pytest.mark.anyio]
 
 LIMIT = 1000
 WAIT_S = 120.0
@@ -143,6 +143,18 @@ def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
         runner.run(bounded())
 
 
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, Any]]:
+    """uvloop, as the box is on."""
+    return "asyncio", {"use_uvloop": True}
+
+
+@pytest.fixture
+async def place() -> AsyncIterator[Place]:
+    async with serving() as made:
+        yield made
+
+
 async def ended(client: ClientConnection) -> tuple[list[str | bytes], int | None]:
     """What still comes until the connection is closed, and the code that it is closed with."""
     messages: list[str | bytes] = []
@@ -153,81 +165,60 @@ async def ended(client: ClientConnection) -> tuple[list[str | bytes], int | None
         return messages, None if closed.rcvd is None else closed.rcvd.code
 
 
-def test_websocket_messages_pass_both_ways() -> None:
+async def test_websocket_messages_pass_both_ways(place: Place) -> None:
     """Texts, binaries, pieces, empty ones and pings, without compression."""
-
-    async def story() -> None:
-        async with serving() as place, connect(place.url) as client:
-            assert client.protocol.extensions == []
-            for message in ("one", b"two", b"", "drei ×"):
-                await client.send(message)
-                assert await client.recv() == message
-            await client.send(["in ", "three ", "pieces"])
-            assert await client.recv() == "in three pieces"
-            await (await client.ping())
-            assert place.echoes[0].bounds == []
-
-    run(story)
+    async with connect(place.url) as client:
+        assert client.protocol.extensions == []
+        for message in ("one", b"two", b"", "drei ×"):
+            await client.send(message)
+            assert await client.recv() == message
+        await client.send(["in ", "three ", "pieces"])
+        assert await client.recv() == "in three pieces"
+        await (await client.ping())
+        assert place.echoes[0].bounds == []
 
 
-def test_websocket_listener_sets_the_bound_of_the_next_message() -> None:
+async def test_websocket_listener_sets_the_bound_of_the_next_message(place: Place) -> None:
     """Also where both come in one piece; afterwards the old bound holds again, and is told before the end."""
-
-    async def story() -> None:
-        async with serving() as place, connect(place.url, max_size=None) as client:
-            await client.send("grow 300000")
-            await client.send(bytes(300_000))
-            assert await client.recv() == "grow 300000"
-            assert len(await client.recv()) == 300_000
-            await client.send(bytes(LIMIT + 1))
-            assert await ended(client) == (["TOO_LARGE"], 1009)
-            assert place.echoes[0].bounds == [Broken.TOO_LARGE]
-
-    run(story)
+    async with connect(place.url, max_size=None) as client:
+        await client.send("grow 300000")
+        await client.send(bytes(300_000))
+        assert await client.recv() == "grow 300000"
+        assert len(await client.recv()) == 300_000
+        await client.send(bytes(LIMIT + 1))
+        assert await ended(client) == (["TOO_LARGE"], 1009)
+        assert place.echoes[0].bounds == [Broken.TOO_LARGE]
 
 
-def test_websocket_message_bound_counts_all_fragments() -> None:
+async def test_websocket_message_bound_counts_all_fragments(place: Place) -> None:
     """A bound that each piece keeps and the message does not."""
-
-    async def story() -> None:
-        async with serving() as place, connect(place.url) as client:
-            await client.send([b"x" * 600, b"y" * 600])
-            assert await ended(client) == (["TOO_LARGE"], 1009)
-            assert place.echoes[0].heard == []
-
-    run(story)
+    async with connect(place.url) as client:
+        await client.send([b"x" * 600, b"y" * 600])
+        assert await ended(client) == (["TOO_LARGE"], 1009)
+        assert place.echoes[0].heard == []
 
 
-def test_websocket_messages_behind_a_close_are_not_heard() -> None:
+async def test_websocket_messages_behind_a_close_are_not_heard(place: Place) -> None:
     """Where they came in the same piece."""
-
-    async def story() -> None:
-        async with serving() as place, connect(place.url) as client:
-            client.protocol.send_text(b"close")
-            client.protocol.send_text(b"more")
-            client.transport.write(b"".join(client.protocol.data_to_send()))
-            assert await ended(client) == ([], 1003)
-            assert place.echoes[0].heard == [b"close"]
-
-    run(story)
+    async with connect(place.url) as client:
+        client.protocol.send_text(b"close")
+        client.protocol.send_text(b"more")
+        client.transport.write(b"".join(client.protocol.data_to_send()))
+        assert await ended(client) == ([], 1003)
+        assert place.echoes[0].heard == [b"close"]
 
 
-def test_refused_websocket_handshake_is_an_http_answer() -> None:
+async def test_refused_websocket_handshake_is_an_http_answer(place: Place) -> None:
     """And a request that is no handshake is refused with 400."""
-
-    async def story() -> None:
-        async with serving() as place:
-            place.refusal = (404, {}, b"nothing here")
-            with pytest.raises(InvalidStatus) as refused:
-                await connect(place.url)
-            assert refused.value.response.status_code == 404
-            place.refusal = None
-            reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
-            writer.write(b"GET / HTTP/1.1\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n")
-            assert (await reader.read()).startswith(b"HTTP/1.1 400")
-            writer.close()
-
-    run(story)
+    place.refusal = (404, {}, b"nothing here")
+    with pytest.raises(InvalidStatus) as refused:
+        await connect(place.url)
+    assert refused.value.response.status_code == 404
+    place.refusal = None
+    reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
+    writer.write(b"GET / HTTP/1.1\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n")
+    assert (await reader.read()).startswith(b"HTTP/1.1 400")
+    writer.close()
 
 
 def frame_head(length: int, opcode: int = 2, *, fin: bool = True) -> bytes:
@@ -268,142 +259,114 @@ HALVES = {
 
 
 @pytest.mark.parametrize("half", HALVES.values(), ids=HALVES)
-def test_websocket_message_that_stays_incomplete_ends_the_connection(half: bytes) -> None:
+async def test_websocket_message_that_stays_incomplete_ends_the_connection(place: Place, half: bytes) -> None:
     """Ten seconds after it was first seen, whatever part is missing; a whole message before does not count."""
-
-    async def story() -> None:
-        async with serving() as place, bare(place) as (reader, writer):
-            socket = place.sockets[0]
-            writer.write(frame_head(2) + b"ok")
-            assert await reader.readexactly(4) == b"\x82\x02ok"
-            socket.look(100.0)
-            writer.write(half)
-            await until(lambda: place.echoes[0].turns == 2)
-            socket.look(101.0)
-            socket.look(101.0 + MESSAGE_S - 0.1)
-            assert socket.is_open
-            socket.look(101.0 + MESSAGE_S)
-            assert await reader.read() == b"\x81\x08TOO_SLOW\x88\x02\x03\xf0"
-            assert place.echoes[0].bounds == [Broken.TOO_SLOW]
-
-    run(story)
+    async with bare(place) as (reader, writer):
+        socket = place.sockets[0]
+        writer.write(frame_head(2) + b"ok")
+        assert await reader.readexactly(4) == b"\x82\x02ok"
+        socket.look(100.0)
+        writer.write(half)
+        await until(lambda: place.echoes[0].turns == 2)
+        socket.look(101.0)
+        socket.look(101.0 + MESSAGE_S - 0.1)
+        assert socket.is_open
+        socket.look(101.0 + MESSAGE_S)
+        assert await reader.read() == b"\x81\x08TOO_SLOW\x88\x02\x03\xf0"
+        assert place.echoes[0].bounds == [Broken.TOO_SLOW]
 
 
-def test_websocket_listener_that_waits_for_a_body_counts_as_incomplete() -> None:
+async def test_websocket_listener_that_waits_for_a_body_counts_as_incomplete(place: Place) -> None:
     """A head whose body does not come."""
-
-    async def story() -> None:
-        async with serving() as place, bare(place) as (reader, _):
-            place.echoes[0].is_amid = True
-            place.sockets[0].look(5.0)
-            place.sockets[0].look(5.0 + MESSAGE_S)
-            assert (await reader.read()).startswith(b"\x81\x08TOO_SLOW")
-
-    run(story)
+    async with bare(place) as (reader, _):
+        place.echoes[0].is_amid = True
+        place.sockets[0].look(5.0)
+        place.sockets[0].look(5.0 + MESSAGE_S)
+        assert (await reader.read()).startswith(b"\x81\x08TOO_SLOW")
 
 
-def test_silent_websocket_caller_is_pinged_and_then_closed() -> None:
+async def test_silent_websocket_caller_is_pinged_and_then_closed(place: Place) -> None:
     """A caller that answers the ping stays."""
-
-    async def story() -> None:
-        async with serving() as place, bare(place) as (reader, writer):
-            socket, now_s = place.sockets[0], 7.0
-            socket.look(now_s)
-            for _ in range(3):
-                now_s += SILENCE_S
-                socket.look(now_s)
-                assert await reader.readexactly(2) == b"\x89\x00"
-                turns = place.echoes[0].turns
-                writer.write(b"\x8a\x80" + bytes(4))
-                await until(lambda before=turns: place.echoes[0].turns > before)  # type: ignore[misc]
-                now_s += 1.0
-                socket.look(now_s)
+    async with bare(place) as (reader, writer):
+        socket, now_s = place.sockets[0], 7.0
+        socket.look(now_s)
+        for _ in range(3):
             now_s += SILENCE_S
             socket.look(now_s)
             assert await reader.readexactly(2) == b"\x89\x00"
-            socket.look(now_s + SILENCE_S)
-            await socket.closed.wait()
-            assert place.lost == 1
+            turns = place.echoes[0].turns
+            writer.write(b"\x8a\x80" + bytes(4))
+            await until(lambda before=turns: place.echoes[0].turns > before)  # type: ignore[misc]
+            now_s += 1.0
+            socket.look(now_s)
+        now_s += SILENCE_S
+        socket.look(now_s)
+        assert await reader.readexactly(2) == b"\x89\x00"
+        socket.look(now_s + SILENCE_S)
+        await socket.closed.wait()
+        assert place.lost == 1
 
-    run(story)
 
-
-def test_websocket_caller_that_does_not_read_is_closed() -> None:
+async def test_websocket_caller_that_does_not_read_is_closed(place: Place) -> None:
     """After ten seconds without taking anything, and at once when too much waits."""
-
-    async def story() -> None:
-        async with serving() as place, bare(place), bare(place):
-            slow, flooded = place.sockets
-            piece = bytes(64 * 1024)
-            while not slow.is_congested:
-                slow.send_binary(piece)
-            assert set(place.told) == {"congested"}
-            slow.look(1.0)
-            slow.look(1.0 + MESSAGE_S)
-            await slow.closed.wait()
-            sent = 0
-            while flooded.is_open:
-                flooded.send_binary(piece)
-                sent += len(piece)
-                assert sent < 64 * WRITE_BYTES_MAX
-            await flooded.closed.wait()
-
-    run(story)
+    async with bare(place), bare(place):
+        slow, flooded = place.sockets
+        piece = bytes(64 * 1024)
+        while not slow.is_congested:
+            slow.send_binary(piece)
+        assert set(place.told) == {"congested"}
+        slow.look(1.0)
+        slow.look(1.0 + MESSAGE_S)
+        await slow.closed.wait()
+        sent = 0
+        while flooded.is_open:
+            flooded.send_binary(piece)
+            sent += len(piece)
+            assert sent < 64 * WRITE_BYTES_MAX
+        await flooded.closed.wait()
 
 
 EMPTY_PING = b"\x89\x80\0\0\0\0"
 EMPTY_PIECE = b"\x00\x80\0\0\0\0"
 
 
-def test_websocket_message_of_any_size_is_sent_when_nothing_waits() -> None:
-    async def story() -> None:
-        async with serving() as place, connect(place.url, compression=None, max_size=None) as client:
-            await client.send("hello")
-            assert await client.recv() == "hello"
-            large = bytes(8 * WRITE_BYTES_MAX)
-            place.sockets[0].send_binary(large)
-            assert place.sockets[0].is_open
-            assert await client.recv() == large
-
-    run(story)
+async def test_websocket_message_of_any_size_is_sent_when_nothing_waits(place: Place) -> None:
+    async with connect(place.url, compression=None, max_size=None) as client:
+        await client.send("hello")
+        assert await client.recv() == "hello"
+        large = bytes(8 * WRITE_BYTES_MAX)
+        place.sockets[0].send_binary(large)
+        assert place.sockets[0].is_open
+        assert await client.recv() == large
 
 
 @pytest.mark.parametrize("tiny", [EMPTY_PING, EMPTY_PIECE])
-def test_flood_of_tiny_websocket_frames_ends_the_connection(tiny: bytes) -> None:
+async def test_flood_of_tiny_websocket_frames_ends_the_connection(place: Place, tiny: bytes) -> None:
     """Of many that come at once only so many are parsed; then the connection is closed with the cause."""
-
-    async def story() -> None:
-        async with serving() as place, bare(place) as (reader, writer):
-            if tiny == EMPTY_PIECE:
-                writer.write(frame_head(1, fin=False) + b"x")
-            writer.write(tiny * (FRAMES_MAX - 1))
-            await until(lambda: place.sockets[0].recent_frames >= FRAMES_MAX - 1)
-            assert place.sockets[0].is_open
-            place.sockets[0].look(1.0)
-            writer.write(tiny * 20 * FRAMES_MAX)
-            assert b"TOO_MANY\x88\x02\x03\xf0" in await reader.read()
-            assert place.echoes[0].bounds == [Broken.TOO_MANY]
-            assert place.sockets[0].recent_frames == FRAMES_MAX + 1
-
-    run(story)
+    async with bare(place) as (reader, writer):
+        if tiny == EMPTY_PIECE:
+            writer.write(frame_head(1, fin=False) + b"x")
+        writer.write(tiny * (FRAMES_MAX - 1))
+        await until(lambda: place.sockets[0].recent_frames >= FRAMES_MAX - 1)
+        assert place.sockets[0].is_open
+        place.sockets[0].look(1.0)
+        writer.write(tiny * 20 * FRAMES_MAX)
+        assert b"TOO_MANY\x88\x02\x03\xf0" in await reader.read()
+        assert place.echoes[0].bounds == [Broken.TOO_MANY]
+        assert place.sockets[0].recent_frames == FRAMES_MAX + 1
 
 
-def test_lost_websocket_connection_is_told_to_the_listener() -> None:
+async def test_lost_websocket_connection_is_told_to_the_listener(place: Place) -> None:
     """A reset, and an end without a close."""
-
-    async def story() -> None:
-        async with serving() as place:
-            async with bare(place) as (_, writer):
-                raw = writer.get_extra_info("socket")
-                raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                writer.transport.abort()
-                await place.sockets[0].closed.wait()
-            async with bare(place) as (_, writer):
-                writer.write_eof()
-                await place.sockets[1].closed.wait()
-            assert place.lost == 2
-
-    run(story)
+    async with bare(place) as (_, writer):
+        raw = writer.get_extra_info("socket")
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+        await place.sockets[0].closed.wait()
+    async with bare(place) as (_, writer):
+        writer.write_eof()
+        await place.sockets[1].closed.wait()
+    assert place.lost == 2
 
 
 MESSAGES = st.lists(
@@ -461,57 +424,49 @@ def test_websocket_bytes_at_random_raise_nothing(noise: bytes) -> None:
     run(story)
 
 
-def test_websocket_listener_is_told_how_much_of_a_message_has_come() -> None:
+async def test_websocket_listener_is_told_how_much_of_a_message_has_come(place: Place) -> None:
     """Whether it comes in pieces or in one frame; where there is no room for it the connection ends."""
-
-    async def story() -> None:
-        async with serving() as place, connect(place.url) as client:
-            echo = await begun(place, client)
-            for is_in_pieces in (True, False):
-                await client.send("grow 100000")
-                await client.recv()
-                if is_in_pieces:
-                    client.transport.write(_frame(2, bytes(60_000), fin=False))
-                else:
-                    client.transport.write(_frame(2, bytes(100_000))[:60_000])
-                while echo.gathering[-1] < 60_000:  # noqa: ASYNC110
-                    await asyncio.sleep(0.001)  # noqa: TID251 - until the other end has read it
-                if is_in_pieces:
-                    client.transport.write(_frame(0, bytes(40_000)))
-                else:
-                    client.transport.write(_frame(2, bytes(100_000))[60_000:])
-                assert await client.recv() == bytes(100_000)
-                assert echo.gathering[-1] == 0
-            echo.room = 50_000
+    async with connect(place.url) as client:
+        echo = await begun(place, client)
+        for is_in_pieces in (True, False):
             await client.send("grow 100000")
             await client.recv()
-            client.transport.write(_frame(2, bytes(60_000), fin=False))
-            assert await ended(client) == (["NO_ROOM"], 1008)
+            if is_in_pieces:
+                client.transport.write(_frame(2, bytes(60_000), fin=False))
+            else:
+                client.transport.write(_frame(2, bytes(100_000))[:60_000])
+            while echo.gathering[-1] < 60_000:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)  # noqa: TID251 - until the other end has read it
+            if is_in_pieces:
+                client.transport.write(_frame(0, bytes(40_000)))
+            else:
+                client.transport.write(_frame(2, bytes(100_000))[60_000:])
+            assert await client.recv() == bytes(100_000)
+            assert echo.gathering[-1] == 0
+        echo.room = 50_000
+        await client.send("grow 100000")
+        await client.recv()
+        client.transport.write(_frame(2, bytes(60_000), fin=False))
+        assert await ended(client) == (["NO_ROOM"], 1008)
 
-    run(story)
 
-
-def test_large_websocket_messages_all_reach_a_slow_reader() -> None:
+async def test_large_websocket_messages_all_reach_a_slow_reader(place: Place) -> None:
     """More than a connection keeps, at the pace of the reader."""
     size, count = WRITE_BYTES_MAX + 1, 8
+    async with connect(place.url, max_size=None) as client:
+        echo = await begun(place, client)
 
-    async def story() -> None:
-        async with serving() as place, connect(place.url, max_size=None) as client:
-            echo = await begun(place, client)
-
-            async def send() -> None:
-                for number in range(count):
-                    await echo.socket.drained()
-                    echo.socket.send_binary(bytes([number]) * size)
-
-            sending = asyncio.create_task(send())
-            await asyncio.sleep(0.05)  # noqa: TID251 - a caller that is slow
+        async def send() -> None:
             for number in range(count):
-                message = await client.recv()
-                assert (message[0], len(message)) == (number, size)
-            await sending
+                await echo.socket.drained()
+                echo.socket.send_binary(bytes([number]) * size)
 
-    run(story)
+        sending = asyncio.create_task(send())
+        await asyncio.sleep(0.05)  # noqa: TID251 - a caller that is slow
+        for number in range(count):
+            message = await client.recv()
+            assert (message[0], len(message)) == (number, size)
+        await sending
 
 
 async def begun(place: Place, client: ClientConnection) -> Echo:

@@ -2,17 +2,17 @@
 
 import pytest
 
-from tests.api.stand import Stand
+from tests.api.stand import Stand, good, refusal
 
 pytestmark = pytest.mark.anyio
+ROWS = {"inputs": {"A": [[1, 2, 3, 4]], "B": [[1, 2, 3, 4]]}}
 
 
 async def test_application_is_created_changed_shown_and_deleted(stand: Stand) -> None:
     """Its promises are kept, changed one by one, and go with it; the model stays."""
     harbour = stand.client("harbour")
     order = {"name": "door", "model": "digits", "latency_slo_ms": 100, "accuracy_min": 0.2, "weight": 2}
-    made = await harbour.post("/v1/applications", json=order)
-    assert made.status_code == 201, made.text
+    made = await good(harbour.post("/v1/applications", json=order))
     expected = {
         "tenant": "harbour",
         "task": "image-classification",
@@ -31,14 +31,12 @@ async def test_application_is_created_changed_shown_and_deleted(stand: Stand) ->
         "served": {"requests": 0, "warm": 0, "cold": 0}
         | dict.fromkeys(("warm_share", "cold_share", "accuracy", "accuracy_normalised", "robustness")),
     }
-    assert made.json() == order | expected
+    assert made == order | expected
     changed = await harbour.patch("/v1/applications/door", json={"weight": 3})
-    assert changed.json() == made.json() | {"weight": 3}
-    quick = (await harbour.patch("/v1/applications/door", json={"prefer": "speed"})).json()
-    assert quick["prefer"] == "speed"
-    assert (await harbour.patch("/v1/applications/door", json={"prefer": "balanced"})).json()["prefer"] == "balanced"
-    assert (await harbour.patch("/v1/applications/door", json={"late": "run"})).json()["late"] == "run"
-    assert (await harbour.patch("/v1/applications/door", json={"late": "drop"})).json()["late"] == "drop"
+    assert changed.json() == made | {"weight": 3}
+    for key, values in {"prefer": ("speed", "balanced"), "late": ("run", "drop")}.items():
+        for value in values:
+            assert (await harbour.patch("/v1/applications/door", json={key: value})).json()[key] == value
     changed = await harbour.patch("/v1/applications/door", json={"latency_slo_ms": None})
     assert changed.json()["latency_slo_ms"] is None
     assert (await harbour.get("/v1/applications/door")).json() == changed.json()
@@ -59,12 +57,8 @@ async def test_application_runs_list_recent_warm_run_times_by_variant(stand: Sta
     """One for each warm answer."""
     harbour = stand.client("harbour")
     assert (await harbour.get("/v1/applications/adding/runs")).json() == {"variants": {}}
-    body = {
-        "inputs": [{"name": name, "shape": [1, 4], "datatype": "FP32", "data": [1, 2, 3, 4]} for name in ("A", "B")]
-    }
     for _ in range(3):
-        answer = await harbour.post("/v2/models/adding/infer", json=body)
-        assert answer.status_code == 200, answer.text
+        await good(harbour.post("/v1/applications/adding/predict", json=ROWS))
     seen = (await harbour.get("/v1/applications/adding/runs")).json()["variants"]["fp32"]
     assert len(seen) in (2, 3)  # the first was cold unless somebody was here before
     assert all(0 < ms < 1000 for ms in seen)
@@ -89,9 +83,7 @@ async def test_application_slo_is_the_deadline_of_requests(stand: Stand) -> None
     """A request to an application with an impossible promise is answered 504 without being run."""
     harbour = stand.client("harbour")
     await harbour.post("/v1/applications", json={"name": "hasty", "model": "adding", "latency_slo_ms": 0.0001})
-    body = {"inputs": {"A": [[1, 2, 3, 4]], "B": [[1, 2, 3, 4]]}}
-    answer = await harbour.post("/v1/applications/hasty/predict", json=body)
-    assert (answer.status_code, answer.json()["type"]) == (504, "/problems/deadline-exceeded")
+    assert refusal(await harbour.post("/v1/applications/hasty/predict", json=ROWS)) == (504, "deadline-exceeded")
 
 
 async def test_application_slo_that_no_variant_keeps_is_warned_of_or_refused(stand: Stand) -> None:
@@ -101,7 +93,7 @@ async def test_application_slo_that_no_variant_keeps_is_warned_of_or_refused(sta
     harbour = stand.client("harbour")
     order = {"name": "hasty", "model": "digits", "latency_slo_ms": 0.0001}
     refused = await harbour.post("/v1/applications?strict=true", json=order)
-    assert (refused.status_code, refused.json()["type"]) == (422, "/problems/slo-not-kept")
+    assert refusal(refused) == (422, "slo-not-kept")
     assert (await harbour.get("/v1/applications/hasty")).status_code == 404
     made = await harbour.post("/v1/applications", json=order)
     assert made.status_code == 201
@@ -127,14 +119,12 @@ async def test_application_shows_how_its_requests_were_served(stand: Stand) -> N
     only request expired has no robustness: the mean of both is a quarter; Jain's index of 1/2 and 0 is a half.
     """
     harbour, admin = stand.client("harbour"), stand.client()
-    body = {"inputs": {"A": [[1, 2, 3, 4]], "B": [[1, 2, 3, 4]]}}
     for name in ("sums", "hasty"):
         await harbour.post("/v1/applications", json={"name": name, "model": "adding"})
     for _ in range(3):
-        assert (await harbour.post("/v1/applications/sums/predict", json=body)).status_code == 200
+        assert (await harbour.post("/v1/applications/sums/predict", json=ROWS)).status_code == 200
     for name in ("sums", "hasty"):
-        late = await harbour.post(f"/v1/applications/{name}/predict?timeout_ms=0.0001", json=body)
-        assert late.status_code == 504
+        assert (await harbour.post(f"/v1/applications/{name}/predict?timeout_ms=0.0001", json=ROWS)).status_code == 504
     served = (await harbour.get("/v1/applications/sums")).json()["served"]
     assert served == {
         "requests": 4,
@@ -148,42 +138,41 @@ async def test_application_shows_how_its_requests_were_served(stand: Stand) -> N
     }
     memory = (await harbour.get("/v1/memory")).json()
     assert (memory["robustness"], memory["fairness"]) == (0.25, 0.5)
-    text = (await admin.get("/metrics")).text.splitlines()
-    assert 'appliance_application_warm_ratio{application="harbour/sums",tenant="harbour"} 0.5' in text
-    assert 'appliance_application_cold_ratio{application="harbour/sums",tenant="harbour"} 0.25' in text
-    assert 'appliance_application_accuracy_normalised{application="harbour/sums",tenant="harbour"} 1.0' in text
-    assert 'appliance_application_robustness{application="harbour/sums",tenant="harbour"} 0.5' in text
-    assert "appliance_robustness 0.25" in text
-    assert "appliance_fairness 0.5" in text
+    of_sums = '{application="harbour/sums",tenant="harbour"}'
+    assert set((await admin.get("/metrics")).text.splitlines()) >= {
+        f"appliance_application_warm_ratio{of_sums} 0.5",
+        f"appliance_application_cold_ratio{of_sums} 0.25",
+        f"appliance_application_accuracy_normalised{of_sums} 1.0",
+        f"appliance_application_robustness{of_sums} 0.5",
+        "appliance_robustness 0.25",
+        "appliance_fairness 0.5",
+    }
 
 
 async def test_application_shows_the_share_of_requests_within_slo(stand: Stand) -> None:
     """Answers count, and refusals that are not the caller's own; another SLO begins anew."""
     harbour = stand.client("harbour")
     await harbour.post("/v1/applications", json={"name": "sums", "model": "adding", "latency_slo_ms": 60_000})
-    body = {"inputs": {"A": [[1, 2, 3, 4]], "B": [[1, 2, 3, 4]]}}
 
     async def figures() -> tuple[int, float | None]:
         shown = (await harbour.get("/v1/applications/sums")).json()
         return shown["slo_requests"], shown["slo_kept"]
 
     for _ in range(3):
-        assert (await harbour.post("/v1/applications/sums/predict", json=body)).status_code == 200
+        assert (await harbour.post("/v1/applications/sums/predict", json=ROWS)).status_code == 200
     assert await figures() == (3, 1.0)
     wrong = {"inputs": {"A": [[1, 2, 3, 4]]}}
     assert (await harbour.post("/v1/applications/sums/predict", json=wrong)).status_code == 422
     assert await figures() == (3, 1.0)
-    hasty = await harbour.post("/v1/applications/sums/predict?timeout_ms=0.0001", json=body)
-    assert hasty.status_code == 504
+    assert (await harbour.post("/v1/applications/sums/predict?timeout_ms=0.0001", json=ROWS)).status_code == 504
     assert await figures() == (3, 1.0)
     await harbour.patch("/v1/applications/sums", json={"weight": 2})
     assert await figures() == (3, 1.0)
     await harbour.patch("/v1/applications/sums", json={"latency_slo_ms": 0.0001})
     assert await figures() == (0, None)
-    assert (await harbour.post("/v1/applications/sums/predict", json=body)).status_code == 504  # while it is decoded
+    assert (await harbour.post("/v1/applications/sums/predict", json=ROWS)).status_code == 504  # while it is decoded
     assert await figures() == (1, 0.0)
-    late = await harbour.post("/v1/applications/sums/predict?timeout_ms=60000", json=body)
-    assert late.status_code == 200
+    assert (await harbour.post("/v1/applications/sums/predict?timeout_ms=60000", json=ROWS)).status_code == 200
     assert await figures() == (2, 0.0)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from appliance.api.auth.refused_sign_ins import RefusedSignIns
 from appliance.clock import SystemClock
-from tests.api.stand import Stand, refusing
+from tests.api.stand import Stand, made_key, refusing
 
 pytestmark = pytest.mark.anyio
 
@@ -59,8 +59,7 @@ async def test_audit_shows_a_tenant_its_own_entries_only(stand: Stand) -> None:
     await admin.post("/v1/tenants", json={"name": "pier"})
     await admin.delete("/v1/tenants/pier")
     await admin.post("/v1/tenants", json={"name": "pier"})
-    key = (await admin.post("/v1/tenants/pier/keys", json={})).json()["key"]
-    pier = stand.client(None, Authorization=f"Bearer {key}")
+    pier = stand.client(key=await made_key(admin, "pier"))
     seen = (await pier.get("/v1/audit")).json()["items"]
     assert [one["action"] for one in seen] == ["Make a key", "Make a tenant"]
     assert [one["action"] for one in await entries(stand, limit=4)][2] == "Delete a tenant"

@@ -12,17 +12,10 @@ import pytest
 from onnx import numpy_helper
 
 from tests.api.networks import quiet_rows, sensor_counts, sensor_level
-from tests.api.stand import copied, job_end, stand_on
+from tests.api.stand import copied, good, imported, job_end, refusal, stand_on
 
 pytestmark = pytest.mark.anyio
-
-
-async def uploaded(client: httpx.AsyncClient, name: str, model: bytes) -> dict[str, Any]:
-    """The ended job of an import of one variant."""
-    order = {"name": name, "task": "tensor", "metadata": json.dumps({"precisions": []})}
-    accepted = await client.post("/v1/models", data=order, files={"file": model})
-    assert accepted.status_code == 202, accepted.text
-    return await job_end(client, accepted.json()["id"])
+PLAIN: dict[str, Any] = {"precisions": []}
 
 
 async def predicted(client: httpx.AsyncClient, name: str) -> httpx.Response:
@@ -49,7 +42,7 @@ async def test_damaged_model_serves_again_once_the_same_file_is_uploaded(
     before = {blob.name for blob in folder.glob("blobs/??/*")}
     async with stand_on(folder, furnished[1]) as stand:
         museum = stand.client("museum")
-        assert (await uploaded(museum, "level", model))["state"] == "done"
+        assert (await imported(museum, "level", model, metadata=PLAIN))["state"] == "done"
         await museum.patch("/v1/applications/level", json={"weight": 3.0})
         answer = (await predicted(museum, "level")).json()["outputs"]
     flip(folder, before)
@@ -57,12 +50,12 @@ async def test_damaged_model_serves_again_once_the_same_file_is_uploaded(
         museum = stand.client("museum")
         refused = [await predicted(museum, "level"), await museum.post("/v1/applications/level/load", json={})]
         for one in refused:
-            assert (one.status_code, one.json()["type"]) == (503, "/problems/content-damaged")
+            assert refusal(one) == (503, "content-damaged")
             assert "upload the same model again under the same name" in one.json()["detail"]
             assert "retry-after" not in one.headers
-        other = await uploaded(museum, "level", quiet_rows(tmp_path / "other.onnx").read_bytes())
+        other = await imported(museum, "level", quiet_rows(tmp_path / "other.onnx").read_bytes(), metadata=PLAIN)
         assert (other["state"], "this is not the file that it was made of" in other["error"]) == ("failed", True)
-        ended = await uploaded(museum, name, model)
+        ended = await imported(museum, name, model, metadata=PLAIN)
         assert ended["state"] == "done", ended
         healed = await predicted(museum, "level")
         assert (healed.status_code, healed.json()["outputs"]) == (200, answer)
@@ -70,7 +63,7 @@ async def test_damaged_model_serves_again_once_the_same_file_is_uploaded(
         health = (await museum.get("/v1/health")).json()["checks"]
         assert [one["status"] for one in health if one["name"] == "files of models"] == ["good"]
         twice = await museum.post("/v1/models", data={"name": "level", "task": "tensor"}, files={"file": model})
-        assert (twice.status_code, twice.json()["type"]) == (409, "/problems/already-exists")
+        assert refusal(twice) == (409, "already-exists")
 
 
 async def test_made_and_own_variants_of_damaged_model_serve_again_after_repair(
@@ -89,9 +82,8 @@ async def test_made_and_own_variants_of_damaged_model_serve_again_after_repair(
     async def bring(museum: httpx.AsyncClient) -> dict[str, tuple[str, str]]:
         """Upload the model and a variant; returns the state and reason of each variant."""
         for path, form, file in (("/v1/models", data, model), ("/v1/models/level/variants", {"name": "own"}, own)):
-            accepted = await museum.post(path, data=form, files={"file": file})
-            assert accepted.status_code == 202, accepted.text
-            assert (await job_end(museum, accepted.json()["id"]))["state"] == "done"
+            accepted = await good(museum.post(path, data=form, files={"file": file}))
+            assert (await job_end(museum, accepted["id"]))["state"] == "done"
         variants = (await museum.get("/v1/models/level")).json()["variants"]
         return {one["name"]: (one["state"], one["reason"]) for one in variants}
 
@@ -104,7 +96,9 @@ async def test_made_and_own_variants_of_damaged_model_serve_again_after_repair(
         assert {one["state"] for one in lost} == {"failed"}
         assert await bring(museum) == whole
         for variant in ("fp32", "int8", "own"):
-            answer = await museum.post(
-                f"/v1/applications/level/predict?variant={variant}", json={"inputs": {"X": sensor_counts(1).tolist()}}
+            await good(
+                museum.post(
+                    f"/v1/applications/level/predict?variant={variant}",
+                    json={"inputs": {"X": sensor_counts(1).tolist()}},
+                )
             )
-            assert answer.status_code == 200, answer.text

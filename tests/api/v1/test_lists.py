@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.api.stand import Stand
+from tests.api.stand import Stand, good, refusal
 
 pytestmark = pytest.mark.anyio
 PIPELINE: dict[str, Any] = {
@@ -27,26 +27,23 @@ async def rows(client: httpx.AsyncClient, path: str, limit: int = 100) -> list[d
     found: list[dict[str, Any]] = []
     cursor: str | None = ""
     while cursor is not None:
-        answer = await client.get(path, params={**httpx.URL(path).params, "limit": limit, "cursor": cursor})
-        assert answer.status_code == 200, answer.text
-        found += [{key: one[key] for key in one if key not in MOVING} for one in answer.json()["items"]]
-        cursor = answer.json()["next_cursor"]
+        answer = await good(client.get(path, params={**httpx.URL(path).params, "limit": limit, "cursor": cursor}))
+        found += [{key: one[key] for key in one if key not in MOVING} for one in answer["items"]]
+        cursor = answer["next_cursor"]
     return found
 
 
 async def furnish_two(stand: Stand) -> None:
     """Two tenants with an application and a pipeline of the same name, an upload under way and a session."""
-    shared = await stand.client("harbour").post(
-        "/v1/applications", json={"name": "shown", "model": "digits", "shared": True}
+    await good(
+        stand.client("harbour").post("/v1/applications", json={"name": "shown", "model": "digits", "shared": True})
     )
-    assert shared.status_code == 201, shared.text
     stages = [{"name": "what", "application": "shown"}]
     for who, body in (("harbour", PIPELINE), ("museum", PIPELINE | {"stages": stages})):
         assert (await stand.client(who).post("/v1/pipelines", json=body)).status_code == 201
         named = {"application": body["stages"][0]["application"]}
         for path, order in (("uploads", {"length": 9}), ("sessions", SESSION | named)):
-            made = await stand.client(who).post(f"/v1/{path}", json=order)
-            assert made.status_code == 201, made.text
+            await good(stand.client(who).post(f"/v1/{path}", json=order))
 
 
 async def test_admin_lists_the_rows_of_all_tenants_by_tenant_and_name(stand: Stand) -> None:
@@ -82,8 +79,7 @@ async def test_admin_lists_the_keys_of_all_tenants_without_secrets(stand: Stand)
 async def test_lists_over_all_tenants_are_for_admins_only(stand: Stand, path: str) -> None:
     """Others are refused and told why, not shown their own part as if it were all."""
     for who in ("harbour", "museum", "device"):
-        answer = await stand.client(who).get(path)
-        assert (answer.status_code, answer.json()["type"]) == (403, "/problems/forbidden")
+        assert refusal(await stand.client(who).get(path)) == (403, "forbidden")
 
 
 async def test_summary_rows_leave_out_large_fields(stand: Stand) -> None:

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from appliance.demo.zoo import toys
-from tests.api.stand import Stand, StandWith
-from tests.fakes.waiting import until
+from tests.api.stand import Stand, StandWith, good, refusal
+from tests.api.v1.pictures import samples
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("processes")]
 
@@ -26,13 +26,12 @@ async def test_small_memory_budget_is_not_spent_on_planner_processes(
     """A client of a pipeline is promised its frames, and all are answered: plans are made, but no process of 30 MB
     takes the place of the model.
     """
-    picture = next(digits.evaluation.glob("*.png")).read_bytes()
+    picture = samples(digits, 1)[0][0]
     async with stand_with(memory={"budget_bytes": budget_mb * MB, "reserve_bytes": 0}) as stand:
         harbour = stand.client("harbour")
         assert (await harbour.post("/v1/pipelines", json=ONE)).status_code == 201
-        joined = await harbour.post("/v1/pipelines/one/clients", json={"fps": 5})
-        assert joined.status_code == 201, joined.text
-        headers = {"X-Client": joined.json()["id"]}
+        joined = await good(harbour.post("/v1/pipelines/one/clients", json={"fps": 5}))
+        headers = {"X-Client": joined["id"]}
         for _ in range(6):
             answer = await harbour.post("/v1/pipelines/one/predict", content=picture, headers=headers)
             assert answer.status_code == 200, answer.text
@@ -44,7 +43,7 @@ async def test_small_memory_budget_is_not_spent_on_planner_processes(
 
 async def test_guard_without_room_refuses_clients_before_a_promise(stand_with: StandWith, digits: toys.Digits) -> None:
     """40 MB hold no guard with its fork server: the client is refused, and so are requests, with nothing begun."""
-    picture = next(digits.evaluation.glob("*.png")).read_bytes()
+    picture = samples(digits, 1)[0][0]
     memory = {"budget_bytes": 40 * MB, "reserve_bytes": 0}
     async with stand_with(guard={"isolation": "process"}, memory=memory) as stand:
         harbour = stand.client("harbour")
@@ -52,38 +51,20 @@ async def test_guard_without_room_refuses_clients_before_a_promise(stand_with: S
         joined = await harbour.post("/v1/pipelines/one/clients", json={"fps": 5})
         assert (joined.status_code, joined.json()["missing"]) == (409, ["memory"])
         refused = await harbour.post("/v1/applications/digits/predict", content=picture)
-        assert (refused.status_code, refused.json()["type"]) == (507, "/problems/out-of-memory")
+        assert refusal(refused) == (507, "out-of-memory")
         assert {one["why"] for one in refused.json()["blockers"]} == {"guards", "fork servers"}
         assert (await _memory(stand))["used_bytes"] == 0
 
 
 async def test_guarded_models_serve_a_pipeline_on_a_small_budget(stand_with: StandWith, digits: toys.Digits) -> None:
     """In 80 MB, of which a guard and its fork server take most: what is promised is held."""
-    picture = next(digits.evaluation.glob("*.png")).read_bytes()
+    picture = samples(digits, 1)[0][0]
     memory = {"budget_bytes": 80 * MB, "reserve_bytes": 0}
     async with stand_with(guard={"isolation": "process"}, memory=memory) as stand:
         harbour = stand.client("harbour")
         await harbour.post("/v1/pipelines", json=ONE)
         for _ in range(2):
-            joined = await harbour.post("/v1/pipelines/one/clients", json={"fps": 2})
-            assert joined.status_code == 201, joined.text
+            await good(harbour.post("/v1/pipelines/one/clients", json={"fps": 2}))
             answer = await harbour.post("/v1/pipelines/one/predict", content=picture)
             assert [item.get("none") for item in answer.json()["items"]] == [None], answer.text
         assert (await _memory(stand))["evictions"] == 0
-
-
-async def test_planner_process_counts_in_the_budget_and_ends_for_a_model(stand_with: StandWith) -> None:
-    """The process begins with the first client; when the budget shrinks below what both take, the model stays."""
-    async with stand_with(memory={"budget_bytes": 130 * MB, "reserve_bytes": 0}) as stand:
-        harbour = stand.client("harbour")
-        await harbour.post("/v1/pipelines", json=ONE)
-        await harbour.post("/v2/repository/models/digits/load")
-        assert (await harbour.post("/v1/pipelines/one/clients", json={"fps": 5})).status_code == 201
-        assert stand.appliance.box is not None
-        memory = stand.appliance.box.memory
-        await until(lambda: memory.overheads())
-        assert memory.overheads() == {"planner processes": 30 * MB}
-        there = memory.resident_set()
-        assert there
-        memory.resize(memory.used_bytes - 10 * MB)
-        assert (memory.overheads(), memory.resident_set()) == ({}, there)

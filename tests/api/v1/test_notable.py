@@ -2,7 +2,6 @@
 
 import datetime
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,16 +9,15 @@ import pytest
 from appliance.api.v1.notable import decision_behind
 from appliance.domain.decisions import DecisionRecord
 from appliance.domain.notable import Cause
-from tests.api.stand import Stand
+from tests.api.stand import Stand, good
 
 pytestmark = pytest.mark.anyio
 AT = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
 
 
 async def shown(stand: Stand, who: str, application: str = "adding", **headers: str) -> list[dict[str, Any]]:
-    answer = await stand.client(who, **headers).get(f"/v1/applications/{application}/requests")
-    assert answer.status_code == 200, answer.text
-    found: list[dict[str, Any]] = answer.json()
+    answer = await good(stand.client(who, **headers).get(f"/v1/applications/{application}/requests"))
+    found: list[dict[str, Any]] = answer
     return found
 
 
@@ -33,8 +31,7 @@ async def test_notable_cold_start_is_shown_to_its_tenant_and_admins(stand: Stand
         {"name": name, "shape": shape, "datatype": "FP32", "data": [3.0] * math.prod(shape)}
         for name, shape in shapes.items()
     ]
-    first = await stand.client("harbour").post("/v2/models/adding/infer", json={"id": "mine", "inputs": tensors})
-    assert first.status_code == 200, first.text
+    await good(stand.client("harbour").post("/v2/models/adding/infer", json={"id": "mine", "inputs": tensors}))
     [one] = await shown(stand, "harbour")
     assert (one["causes"], one["id"], one["tenant"]) == (["cold"], "mine", None)
     assert (one["variant"], one["best"], one["problem"]) == ("fp32", "fp32", None)
@@ -47,43 +44,40 @@ async def test_notable_cold_start_is_shown_to_its_tenant_and_admins(stand: Stand
     assert (await stand.client("harbour").get("/v1/applications/none/requests")).status_code == 404
 
 
-def decided(id: int, kind: str, seconds: float) -> DecisionRecord:
+def decided(id: int, kind: str, seconds: float, application: str | None = "t/a") -> DecisionRecord:
     at = AT + datetime.timedelta(seconds=seconds)
-    return DecisionRecord(at, kind, "t/a", (("t/a", "t"),), {}, {"reason": "", "actions": []}, id)
+    return DecisionRecord(at, kind, application, (("t/a", "t"),), {}, {"reason": "", "actions": []}, id)
+
+
+DECISIONS = (
+    decided(9, "residency", 30),
+    decided(5, "drop", -1),
+    decided(4, "residency", -2),
+    decided(3, "selection", -500),
+    decided(2, "budget", -501),
+)
+OLD = decided(1, "residency", -3600)
+OWN = decided(2, "residency", -0.5, None)
+"""That the box made for itself while the variant was loading."""
 
 
 @pytest.mark.parametrize(
-    ("causes", "found"),
+    ("causes", "decisions", "found"),
     [
-        ((Cause.COLD,), 4),
-        ((Cause.FAILED, Cause.LATE), 5),
-        ((Cause.SMALLER,), 4),
-        ((Cause.SAMPLE,), None),
-        ((Cause.LATE,), 5),
+        ((Cause.COLD,), DECISIONS, 4),
+        ((Cause.FAILED, Cause.LATE), DECISIONS, 5),
+        ((Cause.SMALLER,), DECISIONS, 4),
+        ((Cause.SAMPLE,), DECISIONS, None),
+        ((Cause.LATE,), DECISIONS, 5),
+        ((Cause.COLD,), (OWN, decided(1, "residency", -1)), 1),
+        ((Cause.COLD,), (OWN,), 2),
+        ((Cause.COLD,), (OLD,), None),
+        ((Cause.SMALLER,), (OLD,), 1),
     ],
 )
 def test_decision_behind_a_request_is_the_latest_of_a_fitting_kind(
-    causes: tuple[Cause, ...], found: int | None
+    causes: tuple[Cause, ...], decisions: tuple[DecisionRecord, ...], found: int | None
 ) -> None:
-    """From before the end of the request, and not too long ago for its cause."""
-    decisions = [decided(9, "residency", 30), decided(5, "drop", -1), decided(4, "residency", -2)]
-    decisions += [decided(3, "selection", -500), decided(2, "budget", -501)]
-    behind = decision_behind(causes, AT, decisions)
+    """From before the end of the request, not too long ago for its cause, and about its application where one is."""
+    behind = decision_behind(causes, AT, list(decisions))
     assert (None if behind is None else behind.id) == found
-
-
-def test_decision_behind_a_cold_start_is_about_its_application() -> None:
-    """Not a decision that the box made for itself while the variant was loading."""
-    own = replace(decided(2, "residency", -0.5), application=None)
-    behind = decision_behind((Cause.COLD,), AT, [own, decided(1, "residency", -1)])
-    assert behind is not None
-    assert behind.id == 1
-    assert decision_behind((Cause.COLD,), AT, [own]) == own
-
-
-def test_decision_of_an_hour_ago_explains_no_cold_start() -> None:
-    """A decision of that age does explain a choice of variant."""
-    decisions = [decided(1, "residency", -3600)]
-    assert decision_behind((Cause.COLD,), AT, decisions) is None
-    behind = decision_behind((Cause.SMALLER,), AT, decisions)
-    assert behind is not None

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from appliance.domain.session import FrameEnd
 from appliance.domain.states import JobState
 from tests import plates
-from tests.api.stand import Stand, copied, job_end, request_end, stand_on
+from tests.api.stand import FurnishedWith, Stand, copied, good, imported, made_key, refusal, request_end, stand_on
 from tests.api.streams.device import opened
 from tests.e2e.server import running_server
 
@@ -37,23 +36,16 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> plates.Pages:
 
 
 @pytest.fixture(scope="module")
-def with_plates(
-    furnished: tuple[Path, dict[str, str]], pages: plates.Pages, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def with_plates(furnished_with: FurnishedWith, pages: plates.Pages) -> Path:
     """A state folder in which harbour has the network and the pipeline."""
-    state_dir = copied(furnished[0], tmp_path_factory.mktemp("plates") / "state")
 
-    async def define() -> None:
-        async with stand_on(state_dir, furnished[1]) as made:
-            harbour = made.client("harbour")
-            form = {"name": "plates", "task": "text-detection", "metadata": pages.metadata.read_text()}
-            job = (await harbour.post("/v1/models", data=form, files={"file": pages.model.read_bytes()})).json()["id"]
-            assert (await job_end(harbour, job))["state"] == JobState.DONE
-            answer = await harbour.post("/v1/pipelines", json=PLATES)
-            assert answer.status_code == 201, answer.text
+    async def define(stand: Stand) -> None:
+        harbour, metadata = stand.client("harbour"), pages.metadata.read_text()
+        job = await imported(harbour, "plates", pages.model.read_bytes(), "text-detection", metadata=metadata)
+        assert job["state"] == JobState.DONE
+        await good(harbour.post("/v1/pipelines", json=PLATES))
 
-    asyncio.run(define())
-    return state_dir
+    return furnished_with(define)
 
 
 @pytest.fixture
@@ -88,9 +80,8 @@ async def test_pipeline_frame_finds_cuts_and_reads_the_numerals_of_a_page(stand:
     harbour = stand.client("harbour")
     right = count = 0
     for content, numerals, quads in samples(pages):
-        answer = await harbour.post(PREDICT, content=content)
-        assert answer.status_code == 200, answer.text
-        frame = answer.json()
+        answer = await good(harbour.post(PREDICT, content=content))
+        frame = answer
         assert (frame["pipeline"], frame["in_time"]) == ("plates", True)
         assert set(frame["timings_ms"]) == {"find", "cut", "read"}
         assert frame["cost"]["seconds"] > 0
@@ -125,11 +116,7 @@ async def test_pipeline_frame_without_waiting_is_fetched_later(stand: Stand, pag
     location = later.headers["location"]
     told = await request_end(harbour, location)
     assert labels(told["result"]) == labels(at_once)
-    key = (await harbour.post("/v1/tenants/harbour/keys", json={"role": "device", "pipelines": ["plates"]})).json()[
-        "key"
-    ]
-    bound = Stand(stand.appliance, stand.state_dir, {"bound": key}).client("bound")
-    assert (await bound.get(location)).status_code == 200
+    assert (await (await bound(stand)).get(location)).status_code == 200
     assert (await stand.client("device").get(location)).status_code == 404
     assert (await stand.client("museum").get(location)).status_code == 404
     broken = await harbour.post(f"{PREDICT}?wait=false", content=b"no picture")
@@ -160,7 +147,7 @@ async def test_pipeline_frame_takes_client_and_frame_number_headers(stand: Stand
     assert (await harbour.post(PREDICT, content=content, headers=good)).status_code == 200
     for wrong in ("-1", "x", "1e3", "9" * 30):
         refused = await harbour.post(PREDICT, content=content, headers={"X-Frame": wrong})
-        assert (refused.status_code, refused.json()["type"]) == (422, "/problems/invalid-request")
+        assert refusal(refused) == (422, "invalid-request")
 
 
 @pytest.mark.parametrize(
@@ -179,8 +166,7 @@ async def test_pipeline_frame_that_is_wrong_is_the_callers_mistake(
 ) -> None:
     """As of `predict`; nothing stays in memory."""
     harbour = stand.client("harbour")
-    answer = await harbour.post(PREDICT + query, content=content)
-    assert (answer.status_code, answer.json()["type"]) == (status, f"/problems/{kind}"), answer.text
+    assert refusal(await harbour.post(PREDICT + query, content=content)) == (status, kind)
     assert stand.appliance.running().in_flight.bytes == 0
 
 
@@ -192,8 +178,7 @@ async def test_pipeline_frame_with_an_unloaded_application_has_error_items(stand
     (found,) = (await harbour.post(PREDICT, content=content)).json()["items"]
     assert [cut["items"][0]["none"] for cut in found["items"]] == ["error"] * len(numerals)
     await harbour.post("/v1/applications/plates/unload")
-    refused = await harbour.post(PREDICT, content=content)
-    assert (refused.status_code, refused.json()["type"]) == (409, "/problems/model-unavailable")
+    assert refusal(await harbour.post(PREDICT, content=content)) == (409, "model-unavailable")
     await harbour.post("/v1/applications/digits/load")
     await harbour.post("/v1/applications/plates/load")
     assert len(labels((await harbour.post(PREDICT, content=content)).json())) == len(numerals)
@@ -213,7 +198,7 @@ async def test_pipeline_frame_with_a_deleted_variant_has_error_items(stand: Stan
     assert (await harbour.get("/v1/pipelines/plates")).json()["fastest_ms"] is None
     assert (await harbour.patch("/v1/pipelines/plates", json={"weight": 2})).status_code == 200
     refused = await harbour.patch("/v1/pipelines/plates", json={"latency_slo_ms": 50_000})
-    assert (refused.status_code, refused.json()["type"]) == (404, "/problems/unknown-variant")
+    assert refusal(refused) == (404, "unknown-variant")
     stages = [named[2] | {"after": []}]
     assert (await harbour.patch("/v1/pipelines/plates", json={"stages": stages})).status_code == 404
 
@@ -226,8 +211,7 @@ async def test_pipeline_change_holds_from_the_next_frame_on(stand: Stand, pages:
     content, numerals, _ = samples(pages)[0]
     asked = [asyncio.create_task(harbour.post(PREDICT, content=content)) for _ in range(8)]
     await asked[0]
-    changed = await harbour.patch("/v1/pipelines/plates", json={"stages": PLATES["stages"][:1]})
-    assert changed.status_code == 200, changed.text
+    await good(harbour.patch("/v1/pipelines/plates", json={"stages": PLATES["stages"][:1]}))
     (found,) = (await harbour.post(PREDICT, content=content)).json()["items"]
     assert found["items"] == []
     for answer in await asyncio.gather(*asked):
@@ -251,21 +235,19 @@ def numbered(frame: int) -> dict[str, str]:
     return {"X-Frame": str(frame), "X-Capture-Age-Ms": "5"}
 
 
-async def device_key(stand: Stand) -> str:
-    """A key that may call the pipeline, and no application."""
-    order = {"role": "device", "pipelines": ["plates"]}
-    return str((await stand.client("harbour").post("/v1/tenants/harbour/keys", json=order)).json()["key"])
+async def bound(stand: Stand) -> httpx.AsyncClient:
+    """A device whose key may call the pipeline, and no application."""
+    key = await made_key(stand.client("harbour"), "harbour", role="device", pipelines=["plates"])
+    return stand.client(key=key)
 
 
 async def test_pipeline_session_is_a_client_and_answers_as_predict(stand: Stand, pages: plates.Pages) -> None:
     """A device joins, posts frames, and gets what `predict` answers, with what to send next; each frame counts once, in
     the session and in the pipeline, whose client the session is until it leaves.
     """
-    keys = {"cam": await device_key(stand)}
-    device, harbour = Stand(stand.appliance, stand.state_dir, keys).client("cam"), stand.client("harbour")
-    joined = await device.post("/v1/sessions", json=SESSION)
-    assert joined.status_code == 201, joined.text
-    session = joined.json()
+    device, harbour = await bound(stand), stand.client("harbour")
+    joined = await good(device.post("/v1/sessions", json=SESSION))
+    session = joined
     assert (session["pipeline"], session["application"], session["state"]) == ("plates", None, "served")
     assert (session["plan"]["variant"], session["plan"]["interval"]) == ("", 2)
     stages = {one["stage"]: one for one in session["plan"]["stages"]}
@@ -288,9 +270,9 @@ async def test_pipeline_session_is_a_client_and_answers_as_predict(stand: Stand,
     answer = await device.post(PREDICT, content=content, headers=named)
     assert labels(answer.json()) == labels(again.json())
     broken = await device.post(f"{path}/frames", content=b"no picture", headers=numbered(6))
-    assert (broken.status_code, broken.json()["type"]) == (422, "/problems/bad-media")
+    assert refusal(broken) == (422, "bad-media")
     spoken = await device.post(PREDICT, content=content, headers={"X-Client": session["id"]})
-    assert (spoken.status_code, spoken.json()["type"]) == (404, "/problems/unknown-client")
+    assert refusal(spoken) == (404, "unknown-client")
     elsewhere = await harbour.post("/v1/applications/digits/predict", content=content, headers=numbered(8) | named)
     assert elsewhere.status_code == 422
     counted = (await device.get(path)).json()
@@ -324,41 +306,22 @@ async def test_pipeline_session_needs_a_callable_pipeline_and_a_kept_promise(sta
     refused with a good offer; a promise of accuracy is refused.
     """
     for who in ("museum", "device"):
-        answer = await stand.client(who).post("/v1/sessions", json=SESSION)
-        assert (answer.status_code, answer.json()["type"]) == (404, "/problems/unknown-pipeline")
+        assert refusal(await stand.client(who).post("/v1/sessions", json=SESSION)) == (404, "unknown-pipeline")
     harbour = stand.client("harbour")
     hasty = SESSION | {"promise": {"kind": "latency", "slo_ms": 1, "rate_rps": 5}}
     refused = await harbour.post("/v1/sessions", json=hasty)
-    assert (refused.status_code, refused.json()["type"]) == (409, "/problems/promise-not-possible")
+    assert refusal(refused) == (409, "promise-not-possible")
     assert refused.json()["cause"] in ("processor", "link")
     (offer,) = refused.json()["offers"]
     assert (await harbour.get("/v1/pipelines/plates")).json()["clients"] == []
-    joined = await harbour.post("/v1/sessions", json=SESSION | {"promise": offer})
-    assert joined.status_code == 201, joined.text
-    path = f"/v1/sessions/{joined.json()['id']}"
+    joined = await good(harbour.post("/v1/sessions", json=SESSION | {"promise": offer}))
+    path = f"/v1/sessions/{joined['id']}"
     accurate = await harbour.patch(path, json={"promise": {"kind": "accuracy", "drop_max": 0.1}})
     assert (accurate.status_code, "latency only" in accurate.json()["detail"]) == (422, True)
-    gone = await harbour.delete(f"/v1/pipelines/plates/clients/{joined.json()['id']}")
-    assert gone.status_code == 404
+    assert (await harbour.delete(f"/v1/pipelines/plates/clients/{joined['id']}")).status_code == 404
     assert (await harbour.delete("/v1/pipelines/plates")).status_code == 200
     answer = await harbour.post(f"{path}/frames", content=b"x", headers=numbered(0))
     assert answer.status_code in (404, 409)
-
-
-async def test_restart_takes_pipeline_sessions_back(stand: Stand, pages: plates.Pages, tmp_path: Path) -> None:
-    """As clients of their pipelines, without asking; served with their first frame."""
-    await stand.client("harbour").get("/v1/pipelines")  # from here on the box stores what it answers
-    session = (await stand.client("harbour").post("/v1/sessions", json=SESSION)).json()["id"]
-    await stand.close()
-    shutil.copytree(stand.state_dir, tmp_path / "again", ignore=shutil.ignore_patterns("*.lock", "lock"))
-    async with stand_on(tmp_path / "again", stand.keys) as again:
-        harbour = again.client("harbour")
-        assert [one["id"] for one in (await harbour.get("/v1/pipelines/plates")).json()["clients"]] == [session]
-        assert (await harbour.get(f"/v1/sessions/{session}")).json()["state"] == "suspended"
-        content, numerals, _ = samples(pages)[0]
-        answer = await harbour.post(f"/v1/sessions/{session}/frames", content=content, headers=numbered(7))
-        assert len(labels(answer.json())) == len(numerals), answer.text
-        assert (await harbour.get(f"/v1/sessions/{session}")).json()["state"] == "served"
 
 
 async def test_pipeline_stream_answers_each_frame_as_predict(
@@ -369,9 +332,8 @@ async def test_pipeline_stream_answers_each_frame_as_predict(
     with running_server(copied(with_plates, tmp_path / "state")) as server:
         headers = {"Authorization": f"Bearer {key}"}
         async with httpx.AsyncClient(base_url=server.url, headers=headers, timeout=120) as client:
-            joined = await client.post("/v1/sessions", json=SESSION)
-            assert joined.status_code == 201, joined.text
-            async with opened(server.url, key, joined.json()["id"]) as device:
+            joined = await good(client.post("/v1/sessions", json=SESSION))
+            async with opened(server.url, key, joined["id"]) as device:
                 plan = await device.until("plan")
                 assert (plan.variant, plan.interval, plan.credit) == ("", 2, 2)
                 await device.agree()
@@ -381,5 +343,5 @@ async def test_pipeline_stream_answers_each_frame_as_predict(
                     expected = (await client.post(PREDICT, content=content)).json()
                     assert result.answer["pipeline"] == "plates"
                     assert labels(result.answer) == labels(expected)
-                shown = (await client.get(f"/v1/sessions/{joined.json()['id']}")).json()
+                shown = (await client.get(f"/v1/sessions/{joined['id']}")).json()
     assert (shown["pipeline"], shown["sent"], shown["answered"]) == ("plates", 4, 4)

@@ -5,13 +5,14 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import httpx
 import pytest
 
 from appliance.demo.zoo import toys
 from appliance.domain.catalogue import TaskKind, TaskSpec
 from appliance.domain.jobs import ImportRequest
 from appliance.domain.pipeline import CLIENTS_MAX, Ask, PipelineClient
-from tests.api.stand import Stand, copied, stand_on
+from tests.api.stand import Stand, good, refusal
 
 pytestmark = pytest.mark.anyio
 
@@ -26,26 +27,41 @@ DEFAULTS: dict[str, Any] = {"after": [], "when": None, "at_most": 64, "on_error"
 ASK_DEFAULTS = {**DEFAULTS, "variant": None, "accuracy_min": None, "stateful": False}
 
 
-async def with_text(stand: Stand) -> None:
-    """Applications of harbour that are said to find and to read text; nobody asks them here."""
-    management, _ = await stand.appliance.management.get()
-    store, harbour = management.box.store, stand.client("harbour")
+@pytest.fixture
+async def harbour(stand: Stand) -> httpx.AsyncClient:
+    """harbour's client, once it has the pipeline `one`."""
+    client = stand.client("harbour")
+    await good(client.post("/v1/pipelines", json=ONE))
+    return client
+
+
+@pytest.fixture
+async def with_text(stand: Stand) -> httpx.AsyncClient:
+    """harbour's client, once it has applications that are said to find and to read text; none is asked here."""
+    store, client = (await stand.appliance.management.get())[0].box.store, stand.client("harbour")
     digits = await store.models.get("harbour/digits")
     for name, kind in (("find", TaskKind.TEXT_DETECTION), ("read", TaskKind.TEXT_RECOGNITION)):
         await store.imports.accept(f"job-{name}", ImportRequest("harbour", name, "unused"))
         await store.models.update(f"harbour/{name}", task=replace(digits.task, kind=kind))
-        assert (await harbour.get(f"/v1/applications/{name}")).json()["task"] == kind
+        assert (await client.get(f"/v1/applications/{name}")).json()["task"] == kind
+    return client
 
 
-async def test_pipeline_is_created_changed_shown_and_deleted(stand: Stand) -> None:
+async def defined_in_vain(stand: Stand, who: str, order: dict[str, Any], **request: Any) -> None:
+    """Define a pipeline while an application `soon` of harbour is being imported; the import brings nothing."""
+    store = (await stand.appliance.management.get())[0].box.store
+    await store.imports.accept("job-soon", ImportRequest("harbour", "soon", "unused", **request))
+    await good(stand.client(who).post("/v1/pipelines", json=order))
+    await store.imports.withdraw("job-soon", "it brought nothing")
+
+
+async def test_pipeline_is_created_changed_shown_and_deleted(with_text: httpx.AsyncClient) -> None:
     """It is shown as it was posted, with what is left out filled in; changed field by field; and gone."""
-    harbour = stand.client("harbour")
-    await with_text(stand)
-    made = await harbour.post("/v1/pipelines", json=SIGNS)
-    assert made.status_code == 201, made.text
+    harbour = with_text
+    made = await good(harbour.post("/v1/pipelines", json=SIGNS))
     when = {"stage": "side", "label": None, "label_not": "180", "score_min": 0.0}
     where = {"score_min": 0.6, "label": None, "label_not": None, "size_min": 0.0}
-    assert made.json() == {
+    assert made == {
         "name": "signs",
         "tenant": "harbour",
         "latency_slo_ms": 600.0,
@@ -61,14 +77,14 @@ async def test_pipeline_is_created_changed_shown_and_deleted(stand: Stand) -> No
         ],
     }
     shown = (await harbour.get("/v1/pipelines/signs")).json()
-    assert {key: shown[key] for key in made.json()} == made.json()
+    assert {key: shown[key] for key in made} == made
     assert shown["clients"] == []
     assert shown["plan"] is None or shown["plan"]["stages"] == []
     (row,) = (await harbour.get("/v1/pipelines")).json()["items"]
-    assert row.items() >= made.json().items()
+    assert row.items() >= made.items()
     assert (row["rate_fps"], row["in_time"], row["cost_per_frame"]["seconds"]) == (0.0, None, 0.0)
     changed = await harbour.patch("/v1/pipelines/signs", json={"latency_slo_ms": 700})
-    assert changed.json() == made.json() | {"latency_slo_ms": 700.0}
+    assert changed.json() == made | {"latency_slo_ms": 700.0}
     changed = await harbour.patch("/v1/pipelines/signs", json={"stages": [ASK], "cost_by": "price", "weight": 3})
     assert [stage["name"] for stage in changed.json()["stages"]] == ["what"]
     assert changed.json()["fastest_ms"] > 0
@@ -116,20 +132,16 @@ def changed(at: int, **fields: Any) -> dict[str, Any]:
     ],
 )
 async def test_pipeline_order_that_is_wrong_is_refused_with_its_problem(
-    stand: Stand, order: dict[str, Any], status: int, kind: str, key: str | None
+    with_text: httpx.AsyncClient, order: dict[str, Any], status: int, kind: str, key: str | None
 ) -> None:
     """And with the key where there is one; nothing is made."""
-    harbour = stand.client("harbour")
-    await with_text(stand)
-    answer = await harbour.post("/v1/pipelines", json=order)
-    problem = answer.json()
-    assert (answer.status_code, problem["type"]) == (status, f"/problems/{kind}"), answer.text
-    assert problem.get("key") == key
-    assert (await harbour.get("/v1/pipelines")).json()["items"] == []
-    assert (await harbour.post("/v1/pipelines", json=ONE)).status_code == 201
+    answer = await with_text.post("/v1/pipelines", json=order)
+    assert (*refusal(answer), answer.json().get("key")) == (status, kind, key), answer.text
+    assert (await with_text.get("/v1/pipelines")).json()["items"] == []
+    assert (await with_text.post("/v1/pipelines", json=ONE)).status_code == 201
     if "stages" in order and order["stages"] != [ASK]:
-        answer = await harbour.patch("/v1/pipelines/one", json={"stages": order["stages"]})
-        assert (answer.status_code, answer.json()["type"]) == (status, f"/problems/{kind}"), answer.text
+        changed = await with_text.patch("/v1/pipelines/one", json={"stages": order["stages"]})
+        assert refusal(changed) == (status, kind), changed.text
 
 
 async def test_pipeline_slo_below_the_fastest_is_refused_with_the_sum(stand: Stand) -> None:
@@ -149,14 +161,10 @@ async def test_pipeline_slo_below_the_fastest_is_refused_with_the_sum(stand: Sta
     "body",
     [
         b'{"name": "one", "latency_slo_ms": 500, "stages": [' + b"{}," * 64_000 + b"{}]}",
-        b'{"name": "one", "latency_slo_ms": NaN, "stages": []}',
-        b'{"name": "one", "latency_slo_ms": 1e999, "stages": []}',
-        b'{"name": "one", "latency_slo_ms": 5, "stages": [' + b"[" * 1000 + b"]" * 1000 + b"]}",
-        b'{"name": "\\ud800", "latency_slo_ms": 5, "stages": [{"name": "a", "application": "digits"}]}',
         json.dumps({**ONE, "stages": [{**ASK, "after": [f"s{at}" for at in range(64_000)]}]}).encode(),
         b'{"name": "one", "stages": "' + b"x" * 10_000_000 + b'"}',
     ],
-    ids=["64k stages", "NaN", "1e999", "deep", "half a pair", "64k names", "10 MB"],
+    ids=["64k stages", "64k names", "10 MB"],
 )
 async def test_pipeline_definition_that_is_hostile_is_refused_shortly(stand: Stand, body: bytes) -> None:
     """And the next request is served."""
@@ -178,17 +186,15 @@ async def test_pipeline_routes_document_their_quota_and_storage_problems(stand: 
         assert kind in json.dumps(paths[path][method]["responses"].get(status)), (path, method, kind)
 
 
-async def test_application_used_by_a_pipeline_is_not_deleted(stand: Stand) -> None:
+async def test_application_used_by_a_pipeline_is_not_deleted(harbour: httpx.AsyncClient) -> None:
     """Neither is its model, and another task behind it is refused; with the pipelines' names."""
-    harbour = stand.client("harbour")
-    await harbour.post("/v1/pipelines", json=ONE)
     for attempt in (
         harbour.delete("/v1/applications/digits"),
         harbour.delete("/v1/models/digits"),
         harbour.patch("/v1/applications/digits", json={"model": "adding"}),
     ):
         refused = await attempt
-        assert (refused.status_code, refused.json()["type"]) == (409, "/problems/application-in-use"), refused.text
+        assert refusal(refused) == (409, "application-in-use"), refused.text
         assert refused.json()["pipelines"] == ["one"]
     assert (await harbour.patch("/v1/applications/digits", json={"weight": 2})).status_code == 200
     await harbour.delete("/v1/pipelines/one")
@@ -213,36 +219,25 @@ async def test_shared_application_used_by_another_tenants_pipeline_is_kept(stand
 
 
 async def test_pipeline_stage_asks_no_private_application_of_a_shared_name(stand: Stand, digits: toys.Digits) -> None:
-    """What a pipeline was defined with goes with its import; what its owner makes of that name later is private."""
+    """What a pipeline was defined with goes with its import; what its owner makes of that name later is private, and
+    may be deleted.
+    """
     picture = next(digits.evaluation.glob("*.png")).read_bytes()
     harbour, museum = stand.client("harbour"), stand.client("museum")
-    store = (await stand.appliance.management.get())[0].box.store
-    await store.imports.accept("job-soon", ImportRequest("harbour", "soon", "unused", shared=True))
     order = {**ONE, "stages": [{"name": "what", "application": "soon"}]}
-    assert (await museum.post("/v1/pipelines", json=order)).status_code == 201
-    await store.imports.withdraw("job-soon", "it brought nothing")
-    assert (await harbour.post("/v1/applications", json={"name": "soon", "model": "digits"})).status_code == 201
-    assert (await harbour.post("/v1/applications/soon/predict", content=picture)).status_code == 200
-    answer = await museum.post("/v1/pipelines/one/predict", content=picture)
-    assert answer.json()["type"] == "/problems/model-unavailable", answer.text
-    shown = (await museum.get("/v1/pipelines/one")).json()
-    assert (shown["takes"], shown["fastest_ms"]) == ("any", None)
-    assert (await harbour.patch("/v1/applications/soon", json={"shared": True})).status_code == 200
+    await defined_in_vain(stand, "museum", order, shared=True)
+    for _ in range(2):
+        assert (await harbour.post("/v1/applications", json={"name": "soon", "model": "digits"})).status_code == 201
+        assert (await harbour.post("/v1/applications/soon/predict", content=picture)).status_code == 200
+        assert refusal(await museum.post("/v1/pipelines/one/predict", content=picture)) == (409, "model-unavailable")
+        shown = (await museum.get("/v1/pipelines/one")).json()
+        assert (shown["takes"], shown["fastest_ms"]) == ("any", None)
+        assert (await harbour.delete("/v1/applications/soon")).status_code == 200
+    shared = {"name": "soon", "model": "digits", "shared": True}
+    assert (await harbour.post("/v1/applications", json=shared)).status_code == 201
     assert (await museum.post("/v1/pipelines/one/predict", content=picture)).status_code == 200
     refused = await harbour.patch("/v1/applications/soon", json={"shared": False})
-    assert refused.json()["type"] == "/problems/application-in-use"
-
-
-async def test_private_application_named_by_another_tenants_pipeline_is_deleted(stand: Stand) -> None:
-    """The pipeline named a shared application of that id before."""
-    harbour, museum = stand.client("harbour"), stand.client("museum")
-    store = (await stand.appliance.management.get())[0].box.store
-    await store.imports.accept("job-soon", ImportRequest("harbour", "soon", "unused", shared=True))
-    order = {**ONE, "stages": [{"name": "what", "application": "soon"}]}
-    assert (await museum.post("/v1/pipelines", json=order)).status_code == 201
-    await store.imports.withdraw("job-soon", "it brought nothing")
-    await harbour.post("/v1/applications", json={"name": "soon", "model": "digits"})
-    assert (await harbour.delete("/v1/applications/soon")).status_code == 200
+    assert refusal(refused) == (409, "application-in-use")
 
 
 @pytest.mark.parametrize("first", ["what", "soon"])
@@ -251,17 +246,11 @@ async def test_pipeline_stage_without_its_application_leaves_others_answered(
 ) -> None:
     """The item of the stage says `error`; whether it is the first or not, and although the others share one picture."""
     picture = next(digits.evaluation.glob("*.png")).read_bytes()
-    harbour = stand.client("harbour")
-    store = (await stand.appliance.management.get())[0].box.store
-    task = TaskSpec(TaskKind.IMAGE_CLASSIFICATION)
-    await store.imports.accept("job-soon", ImportRequest("harbour", "soon", "unused", task=task))
     stages = [ASK, {**ASK, "name": "again"}, {"name": "soon", "application": "soon"}]
     order = {**ONE, "latency_slo_ms": 60_000, "stages": stages if first == "what" else stages[::-1]}
-    assert (await harbour.post("/v1/pipelines", json=order)).status_code == 201
-    await store.imports.withdraw("job-soon", "it brought nothing")
-    answer = await harbour.post("/v1/pipelines/one/predict", content=picture)
-    assert answer.status_code == 200, answer.text
-    assert {item["stage"]: item.get("none") for item in answer.json()["items"]} == {
+    await defined_in_vain(stand, "harbour", order, task=TaskSpec(TaskKind.IMAGE_CLASSIFICATION))
+    answer = await good(stand.client("harbour").post("/v1/pipelines/one/predict", content=picture))
+    assert {item["stage"]: item.get("none") for item in answer["items"]} == {
         "what": None,
         "again": None,
         "soon": "error",
@@ -273,8 +262,7 @@ async def test_pipeline_stage_keeps_its_application_when_sent_anew(stand: Stand)
     museum = stand.client("museum")
     add = {"name": "add", "application": "adding"}
     await museum.post("/v1/pipelines", json={**ONE, "stages": [add]})
-    own = await museum.post("/v1/applications", json={"name": "adding", "model": "adding"})
-    assert own.status_code == 201, own.text
+    await good(museum.post("/v1/applications", json={"name": "adding", "model": "adding"}))
     stages = [add, {**add, "name": "more", "after": ["add"]}]
     assert (await museum.patch("/v1/pipelines/one", json={"weight": 2, "stages": stages})).status_code == 200
     pipeline = stand.appliance.running().pipelines.get("museum/one").pipeline
@@ -284,36 +272,21 @@ async def test_pipeline_stage_keeps_its_application_when_sent_anew(stand: Stand)
     ]
 
 
-async def test_concurrent_pipeline_changes_are_all_kept(stand: Stand) -> None:
+async def test_concurrent_pipeline_changes_are_all_kept(harbour: httpx.AsyncClient) -> None:
     """Each changes what it names; what all of them make is a pipeline that can be run."""
-    harbour = stand.client("harbour")
-    await harbour.post("/v1/pipelines", json=ONE)
     changes = [{"weight": 7}, {"latency_slo_ms": 777}, {"cost_by": "price"}, {"stages": [ASK, {**ASK, "name": "two"}]}]
-    answers = await _together(*(harbour.patch("/v1/pipelines/one", json=change) for change in changes))
+    answers = await asyncio.gather(*(harbour.patch("/v1/pipelines/one", json=change) for change in changes))
     assert [one.status_code for one in answers] == [200] * 4
     shown = (await harbour.get("/v1/pipelines/one")).json()
     assert (shown["weight"], shown["latency_slo_ms"], shown["cost_by"]) == (7, 777, "price")
     assert len(shown["stages"]) == 2
 
 
-async def test_concurrent_pipeline_creations_and_deletions_have_one_winner(stand: Stand) -> None:
-    """Eight creations of one name; a creation and the deletion of its application."""
-    harbour = stand.client("harbour")
-    answers = await _together(*(harbour.post("/v1/pipelines", json={**ONE, "name": "two"}) for _ in range(8)))
-    assert sorted(one.status_code for one in answers) == [201, *[409] * 7]
-    await harbour.delete("/v1/pipelines/two")
-    made, deleted = await _together(harbour.post("/v1/pipelines", json=ONE), harbour.delete("/v1/applications/digits"))
-    assert (made.status_code, deleted.status_code) in ((201, 409), (404, 200))
-
-
-async def _together(*asked: Any) -> list[Any]:
-    return list(await asyncio.gather(*asked))
-
-
-async def test_pipeline_of_another_tenant_answers_like_an_unknown_pipeline(stand: Stand) -> None:
+async def test_pipeline_of_another_tenant_answers_like_an_unknown_pipeline(
+    stand: Stand, harbour: httpx.AsyncClient
+) -> None:
     """To every call; and a tenant may have its own of that name."""
-    harbour, museum = stand.client("harbour"), stand.client("museum")
-    await harbour.post("/v1/pipelines", json=ONE)
+    museum = stand.client("museum")
     client = (await harbour.post("/v1/pipelines/one/clients", json={"fps": 5})).json()["id"]
     for method, path, body in (
         ("GET", "", None),
@@ -338,18 +311,15 @@ async def test_pipeline_of_another_tenant_answers_like_an_unknown_pipeline(stand
     assert (await harbour.get("/v1/pipelines/one")).json()["stages"][0]["application"] == "digits"
 
 
-async def test_device_keys_call_only_their_named_pipelines(stand: Stand) -> None:
+async def test_device_keys_call_only_their_named_pipelines(stand: Stand, harbour: httpx.AsyncClient) -> None:
     """A key that names none calls all; a key that names some calls these only, and none of the applications behind
     them.
     """
-    harbour = stand.client("harbour")
-    for name in ("one", "two"):
-        assert (await harbour.post("/v1/pipelines", json={**ONE, "name": name})).status_code == 201
+    assert (await harbour.post("/v1/pipelines", json={**ONE, "name": "two"})).status_code == 201
     order = {"role": "device", "pipelines": ["one"]}
     made = (await harbour.post("/v1/tenants/harbour/keys", json=order)).json()
     assert made["pipelines"] == ["one"]
-    bound = Stand(stand.appliance, stand.state_dir, {"bound": made["key"]}).client("bound")
-    device, probe = stand.client("device"), stand.client("probe")
+    bound, device, probe = stand.client(key=made["key"]), stand.client("device"), stand.client("probe")
 
     async def names(who: Any) -> list[str]:
         return [one["name"] for one in (await who.get("/v1/pipelines")).json()["items"]]
@@ -364,15 +334,13 @@ async def test_device_keys_call_only_their_named_pipelines(stand: Stand) -> None
     for method, path, body in (("POST", "", ONE), ("PATCH", "/one", {"weight": 2}), ("DELETE", "/one", None)):
         assert (await bound.request(method, f"/v1/pipelines{path}", json=body)).status_code == 403
     nobody = await harbour.post("/v1/tenants/harbour/keys", json={"role": "device", "pipelines": ["none"]})
-    assert (nobody.status_code, nobody.json()["type"]) == (404, "/problems/unknown-pipeline")
+    assert refusal(nobody) == (404, "unknown-pipeline")
     other = await harbour.post("/v1/tenants/harbour/keys", json={"pipelines": ["one"]})
     assert other.json()["type"] == "/problems/bad-metadata"
 
 
-async def test_pipeline_clients_join_and_leave(stand: Stand) -> None:
+async def test_pipeline_clients_join_and_leave(harbour: httpx.AsyncClient) -> None:
     """Each with an id of its own, shown with its rate; a frame of a client that has left is refused."""
-    harbour = stand.client("harbour")
-    await harbour.post("/v1/pipelines", json=ONE)
     made = [(await harbour.post("/v1/pipelines/one/clients", json={"fps": fps})).json() for fps in (5, 0.5)]
     assert [one["fps"] for one in made] == [5.0, 0.5]
     assert (await harbour.get("/v1/pipelines/one")).json()["clients"] == made
@@ -382,30 +350,27 @@ async def test_pipeline_clients_join_and_leave(stand: Stand) -> None:
         await harbour.delete(f"/v1/pipelines/one/clients/{gone}"),
         await harbour.post("/v1/pipelines/one/predict", content=b"x", headers={"X-Client": gone}),
     ):
-        assert (answer.status_code, answer.json()["type"]) == (404, "/problems/unknown-client")
+        assert refusal(answer) == (404, "unknown-client")
     for fps in (0, -1, 1e308, "5", True):
         assert (await harbour.post("/v1/pipelines/one/clients", json={"fps": fps})).status_code == 422
 
 
-async def test_pipeline_client_above_the_bound_is_refused(stand: Stand) -> None:
+async def test_pipeline_client_above_the_bound_is_refused(stand: Stand, harbour: httpx.AsyncClient) -> None:
     """Until another leaves."""
-    harbour, box = stand.client("harbour"), stand.appliance.running()
-    await harbour.post("/v1/pipelines", json=ONE)
+    box = stand.appliance.running()
     live = box.pipelines.get("harbour/one")
     for at in range(CLIENTS_MAX):
         live.clients.join(PipelineClient(f"c{at}", live.pipeline.id, 0.001), box.clock.now_ns())
     refused = await harbour.post("/v1/pipelines/one/clients", json={"fps": 1})
-    assert (refused.status_code, refused.json()["type"]) == (429, "/problems/too-many-sessions")
+    assert refusal(refused) == (429, "too-many-sessions")
     assert "256 clients of pipeline 'one'" in refused.json()["detail"]
     live.clients.leave("c0")
-    answers = await _together(*(harbour.post("/v1/pipelines/one/clients", json={"fps": 0.01}) for _ in range(4)))
+    answers = await asyncio.gather(*(harbour.post("/v1/pipelines/one/clients", json={"fps": 0.01}) for _ in range(4)))
     assert sorted(one.status_code for one in answers) == [201, 429, 429, 429]
 
 
-async def test_pipeline_changes_give_events_and_audit_entries(stand: Stand) -> None:
+async def test_pipeline_changes_give_events_and_audit_entries(stand: Stand, harbour: httpx.AsyncClient) -> None:
     """An event for the tenant, and a row of the audit with what was sent."""
-    harbour = stand.client("harbour")
-    await harbour.post("/v1/pipelines", json=ONE)
     await harbour.delete("/v1/pipelines/one")
     seen = [(e.event, e.tenant, e.facts["pipeline"]) for e in stand.appliance.running().telemetry.recent()
             if e.event.startswith("pipeline ")]  # fmt: skip
@@ -417,16 +382,3 @@ async def test_pipeline_changes_give_events_and_audit_entries(stand: Stand) -> N
     ]
     assert rows[1]["change"] == ONE
     assert rows[1]["subject"] == "one"
-
-
-async def test_pipeline_is_there_after_a_restart(stand: Stand, tmp_path: Any) -> None:
-    """As it was acknowledged, also where the box was killed: a copy of the folder as it is now starts with it."""
-    harbour = stand.client("harbour")
-    made = (await harbour.post("/v1/pipelines", json=ONE)).json()
-    key = (await harbour.post("/v1/tenants/harbour/keys", json={"role": "device", "pipelines": ["one"]})).json()["key"]
-    killed = await asyncio.to_thread(copied, stand.state_dir, tmp_path / "killed")
-    async with stand_on(killed, {**stand.keys, "bound": key}) as other:
-        assert (await other.client("harbour").get("/v1/pipelines")).json()["items"][0].items() >= made.items()
-        assert (await other.client("bound").get("/v1/pipelines/one")).status_code == 200
-        refused = await other.client("harbour").delete("/v1/applications/digits")
-        assert refused.json()["pipelines"] == ["one"]

@@ -1,6 +1,5 @@
 """A kind of processor that this machine does not have: the box starts without it, and says so."""
 
-import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +9,11 @@ import onnxruntime
 import pytest
 
 from appliance import machine
-from appliance.clock import pause_s
 from appliance.domain.hardware import ProcessorDescription
 from appliance.runtime import processors
 from appliance.runtime.processors.cpu.session import OnnxProcessor, OnnxSessions
 from appliance.runtime.processors.kind import Kind
-from tests.api.stand import Stand, running, stand_on
+from tests.api.stand import Stand, made_key, running, shown_when, stand_on
 
 BOTH = [{"kind": "cpu"}, {"kind": "abacus"}]
 
@@ -36,9 +34,9 @@ def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "PROCESSORS", {**processors.PROCESSORS, "abacus": Abacus})
 
 
-async def shown(stand: Stand, who: str = "admin") -> dict[str, Any]:
-    found: dict[str, Any] = (await stand.client(who).get("/v1/processors")).json()[1]
-    return found
+async def judged(stand: Stand) -> Any:
+    """The second processor, as an operator sees it, once its probe is over."""
+    return (await shown_when(stand.client(), "/v1/processors", lambda shown: shown[1]["state"] != "not-run"))[1]
 
 
 @pytest.mark.usefixtures("processes")
@@ -47,35 +45,24 @@ async def test_processor_kind_that_fails_its_probe_is_shown_as_unfit(tmp_path: P
     """The first kind serves from the start on; the reason is shown to an operator only."""
     async with stand_on(tmp_path, processors=BOTH) as stand:
         admin = stand.client()
-        assert (await shown(stand))["state"] in {"not-run", "unfit"}  # a probe may be over already
         await admin.post("/v1/tenants", json={"name": "harbour"})
-        key = (await admin.post("/v1/tenants/harbour/keys", json={})).json()["key"]
-        stand = replace(stand, keys={**stand.keys, "harbour": key})
-        while (await shown(stand))["state"] == "not-run":
-            await asyncio.to_thread(pause_s, 0.05)
-        found = await shown(stand)
+        found = await judged(stand)
         assert (found["state"], found["runs"]) == ("unfit", 0)
         assert "there is no kind of processor 'abacus'" in found["reason"]
-        told = {name for name, value in (await shown(stand, "harbour")).items() if value is not None}
-        assert told == {"name", "kind", "state"}
+        harbour = stand.client(key=await made_key(admin, "harbour"))
+        _, told = (await harbour.get("/v1/processors")).json()
+        assert {name for name, value in told.items() if value is not None} == {"name", "kind", "state"}
         assert "processor unfit" in [event.event for event in stand.appliance.running().telemetry.recent()]
 
 
 @pytest.mark.anyio
 async def test_processor_kind_that_passed_its_probe_before_serves_at_once(tmp_path: Path) -> None:
-    """On this machine, with this version."""
-    (tmp_path / "probes.json").write_text(json.dumps(["abacus-1"]))
-    async with stand_on(tmp_path, processors=BOTH) as stand:
-        assert (await shown(stand))["state"] == "serving"
-
-
-@pytest.mark.anyio
-async def test_processor_kind_without_guards_takes_no_guarded_model(tmp_path: Path) -> None:
-    """And says so; guarded models go to the first kind."""
+    """On this machine, with this version; guarded models go to the first kind, for this one has no guards."""
     (tmp_path / "probes.json").write_text(json.dumps(["abacus-1"]))
     async with stand_on(tmp_path, processors=BOTH) as stand:
         found = (await stand.client().get("/v1/processors")).json()
-        assert {one["kind"]: one["takes_guarded"] for one in found} == {"cpu": True, "abacus": False}
+        assert [(one["kind"], one["takes_guarded"]) for one in found] == [("cpu", True), ("abacus", False)]
+        assert found[1]["state"] == "serving"
 
 
 @pytest.mark.usefixtures("processes")
@@ -84,13 +71,8 @@ async def test_processor_kind_without_guards_takes_no_guarded_model(tmp_path: Pa
 async def test_processor_kind_without_its_provider_is_shown_as_unfit(tmp_path: Path) -> None:
     """With the reason, by its own probe in a child; the first kind serves."""
     async with stand_on(tmp_path, processors=[{"kind": "cpu"}, {"kind": "xnnpack"}]) as stand:
-        while (await shown(stand))["state"] == "not-run":
-            await asyncio.to_thread(pause_s, 0.05)
-        found = await shown(stand)
-        assert (found["state"], found["reason"]) == (
-            "unfit",
-            "this ONNX Runtime has no XnnpackExecutionProvider",
-        )
+        found = await judged(stand)
+        assert (found["state"], found["reason"]) == ("unfit", "this ONNX Runtime has no XnnpackExecutionProvider")
 
 
 @pytest.mark.anyio

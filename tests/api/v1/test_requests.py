@@ -3,15 +3,14 @@
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-import httpx
 import pytest
 
 from appliance.demo.zoo import toys
-from tests.api.stand import ANSWER_S, Asking, Stand, StandWith, request_end, stand_on
+from tests.api.stand import ANSWER_S, Asking, Stand, StandWith, refusal, request_end
+from tests.api.v1.pictures import samples
 
 pytestmark = pytest.mark.anyio
 
@@ -22,8 +21,7 @@ ROWS = {"inputs": {"A": [[1, 2, 3, 4]], "B": [[10, 20, 30, 40]]}}
 
 @pytest.fixture
 def picture(digits: toys.Digits) -> bytes:
-    truth = json.loads((digits.evaluation / "truth.json").read_text())["samples"][0]
-    return Path(digits.evaluation / truth["file"]).read_bytes()
+    return samples(digits, 1)[0][0]
 
 
 @contextmanager
@@ -93,7 +91,7 @@ async def test_deferred_request_that_is_wrong_is_refused_at_once(
 ) -> None:
     """As without `wait=false`; nothing of it is kept."""
     answer = await stand.client("probe").post(path, content=picture if content is None else content)
-    assert (answer.status_code, answer.json()["type"]) == (status, f"/problems/{kind}")
+    assert refusal(answer) == (status, kind)
     deferred = stand.appliance.running().deferred
     assert (deferred.under_way, deferred.kept) == (0, 0)
 
@@ -121,8 +119,7 @@ async def test_deferred_request_holds_its_body_and_quota_until_its_end(stand: St
         assert accepted.status_code == 202
         assert (await device.get(accepted.headers["location"])).json()["state"] == "waiting"
         assert box.in_flight.bytes == len(picture)
-        refused = await device.post("/v1/applications/digits/predict", content=picture)
-        assert (refused.status_code, refused.json()["type"]) == (429, "/problems/quota-exceeded")
+        assert refusal(await device.post("/v1/applications/digits/predict", content=picture)) == (429, "quota-exceeded")
         text = (await stand.client().get("/metrics")).text
         assert "appliance_requests_deferred 1.0" in text
     told = await request_end(device, accepted.headers["location"])
@@ -133,17 +130,6 @@ async def test_deferred_request_holds_its_body_and_quota_until_its_end(stand: St
     assert {"appliance_requests_deferred 0.0", "appliance_results_kept 1.0"} <= set(lines)
     kept = next(line for line in lines if line.startswith("appliance_results_bytes "))
     assert float(kept.split()[1]) == len((await device.get(accepted.headers["location"])).content)
-
-
-async def test_deferred_request_past_its_deadline_is_504(stand: Stand, picture: bytes) -> None:
-    """And has let go of its body."""
-    device = stand.client("device")
-    with busy_media(stand):
-        accepted = await device.post(DIGITS + "&timeout_ms=0.001", content=picture)
-        told = await request_end(device, accepted.headers["location"])
-        assert told["problem"]["type"] == "/problems/deadline-exceeded"
-        assert told["problem"]["status"] == 504
-        assert stand.appliance.running().in_flight.bytes == 0
 
 
 async def test_deferred_request_outlives_its_connection(stand: Stand) -> None:
@@ -164,16 +150,11 @@ async def test_deferred_request_of_a_revoked_key_goes_on_for_its_tenant(stand: S
     """The revoked key cannot fetch it."""
     harbour = stand.client("harbour")
     made = (await harbour.post("/v1/tenants/harbour/keys", json={"role": "device"})).json()
-    lent = httpx.AsyncClient(
-        transport=httpx.ASGITransport(stand.appliance.asgi),
-        base_url="http://box",
-        headers={"Authorization": f"Bearer {made['key']}"},
-    )
-    async with lent:
-        with busy_media(stand):
-            location = (await lent.post(DIGITS, content=picture)).headers["location"]
-            assert (await harbour.delete(f"/v1/tenants/harbour/keys/{made['id']}")).status_code in (200, 204)
-        assert (await lent.get(location)).status_code == 401
+    lent = stand.client(key=made["key"])
+    with busy_media(stand):
+        location = (await lent.post(DIGITS, content=picture)).headers["location"]
+        assert (await harbour.delete(f"/v1/tenants/harbour/keys/{made['id']}")).status_code in (200, 204)
+    assert (await lent.get(location)).status_code == 401
     assert (await request_end(harbour, location))["state"] == "done"
 
 
@@ -194,13 +175,6 @@ async def test_deferred_requests_of_a_deleted_tenant_are_gone(stand: Stand) -> N
     assert (box.in_flight.bytes, box.deferred.results_bytes, box.deferred.kept) == (0, 0, 0)
 
 
-@asynccontextmanager
-async def restarted(stand: Stand) -> AsyncIterator[Stand]:
-    """The same box after a stop."""
-    async with stand_on(stand.state_dir, stand.keys) as again:
-        yield again
-
-
 async def test_deferred_request_is_finished_at_a_stop_and_then_forgotten(stand_with: StandWith, picture: bytes) -> None:
     """No new one begins meanwhile, and the next start does not know its id."""
     async with stand_with() as stand:
@@ -208,23 +182,8 @@ async def test_deferred_request_is_finished_at_a_stop_and_then_forgotten(stand_w
         with busy_media(stand):
             id = (await device.post(DIGITS, content=picture)).json()["id"]
             stand.appliance.begin_drain()
-            refused = await device.post(DIGITS, content=picture)
-            assert (refused.status_code, refused.json()["type"]) == (503, "/problems/shutting-down")
+            assert refusal(await device.post(DIGITS, content=picture)) == (503, "shutting-down")
             assert deferred.under_way == 1
     assert json.loads(deferred.find("harbour", id).document())["state"] == "done"
-    await stand.close()
-    async with restarted(stand) as again:
+    async with stand_with() as again:
         assert (await again.client("device").get(f"/v1/requests/{id}")).status_code == 404
-
-
-async def test_deferred_result_without_room_fails_with_result_not_kept(stand_with: StandWith, picture: bytes) -> None:
-    """`http.results_bytes_max` is the bound of all together."""
-    async with stand_with(http={"results_bytes_max": 1024}) as stand:
-        device = stand.client("device")
-        told = []
-        for _ in range(4):
-            location = (await device.post(DIGITS, content=picture)).headers["location"]
-            told.append(await request_end(device, location))
-        assert told[0]["state"] == "done"
-        assert told[-1]["problem"]["type"] == "/problems/result-not-kept"
-        assert stand.appliance.running().deferred.results_bytes <= 1024

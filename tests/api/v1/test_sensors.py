@@ -1,6 +1,5 @@
 """Sensors as a running box shows them, and processors that they say are throttled."""
 
-import asyncio
 import itertools
 import os
 from pathlib import Path
@@ -9,12 +8,13 @@ from typing import Any
 import pytest
 
 from appliance import machine
-from appliance.clock import Clock, pause_s
+from appliance.clock import Clock
 from appliance.runtime.sensors import sensors as sensors_module
 from appliance.runtime.sensors.sensors import Sensors
 from appliance.runtime.sensors.sysfs import SysfsSensors
 from appliance.settings import SensorSettings
-from tests.api.stand import Stand, stand_on
+from tests.api.stand import Stand, made_key, shown_when, stand_on
+from tests.fakes import waiting
 from tests.runtime.sensors.trees import LAPTOP, tree
 
 COOLING = "class/thermal/cooling_device0/cur_state"
@@ -34,14 +34,13 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-async def until(stand: Stand, state: str) -> dict[str, Any]:
-    """The first processor, once it is in a state."""
-    async with asyncio.timeout(120):
-        while True:
-            found: dict[str, Any] = (await stand.client().get("/v1/processors")).json()[0]
-            if found["state"] == state:
-                return found
-            await asyncio.to_thread(pause_s, 0.02)
+async def until(stand: Stand, *states: str) -> Any:
+    """The first processor, once they are in these states."""
+
+    def are_so(shown: Any) -> bool:
+        return [one["state"] for one in shown] == list(states)
+
+    return (await shown_when(stand.client(), "/v1/processors", are_so))[0]
 
 
 async def test_sensor_readings_and_throttling_are_shown_to_admins_only(root: Path, tmp_path: Path) -> None:
@@ -71,22 +70,17 @@ async def test_sensor_readings_and_throttling_are_shown_to_admins_only(root: Pat
         assert 'appliance_sensor_hertz{device="cpu",name="cpu0",source="cpufreq"} 2.4e+09\n' in text
         assert 'appliance_processor_throttled{processor="cpu"} 1.0\n' in text
         await admin.post("/v1/tenants", json={"name": "harbour"})
-        key = (await admin.post("/v1/tenants/harbour/keys", json={})).json()["key"]
-        harbour = Stand(stand.appliance, state, {"harbour": key}).client("harbour")
+        harbour = stand.client(key=await made_key(admin, "harbour"))
         assert (await harbour.get("/v1/sensors")).status_code == 403
         assert "appliance_sensor" not in (await harbour.get("/metrics")).text
         (own,) = (await harbour.get("/v1/processors")).json()
         assert (own["state"], own["reason"]) == ("throttled", None)
         tree(root, {COOLING: "0"})
         await until(stand, "serving")
+        telemetry = stand.appliance.running().telemetry
         # What the box does is told a moment after it is done.
-        async with asyncio.timeout(120):
-            while (events := [one.event for one in stand.appliance.running().telemetry.recent()])[
-                -1
-            ] != "processor serving":
-                await asyncio.to_thread(pause_s, 0.02)
-        assert events[-2:] == ["processor throttled", "processor serving"]
-        await harbour.aclose()
+        await waiting.until(lambda: telemetry.recent()[-1].event == "processor serving")
+        assert telemetry.recent()[-2].event == "processor throttled"
 
 
 async def test_throttled_core_throttles_only_the_processor_on_that_core(root: Path, tmp_path: Path) -> None:
@@ -96,27 +90,19 @@ async def test_throttled_core_throttles_only_the_processor_on_that_core(root: Pa
     tree(root, counts)
     both = [{"kind": "cpu", "name": name, "cores": [core]} for name, core in zip("ab", cores, strict=True)]
     async with stand_on(tmp_path, sensors={"interval_s": 0.05}, processors=both) as stand:
-        await until(stand, "serving")
-        groups = {one.name: one for one in stand.appliance.running().engine.groups}
+        await until(stand, "serving", "serving")
+        groups, numbers = {one.name: one for one in stand.appliance.running().engine.groups}, itertools.count(2)
 
-        async def states() -> list[str]:
-            return [one["state"] for one in (await stand.client().get("/v1/processors")).json()]
+        def is_throttled(shown: Any) -> bool:
+            """For a moment after each change of the count."""
+            tree(root, {sorted(counts)[1]: str(next(numbers))})
+            states = [one["state"] for one in shown], [groups[name].is_throttled() for name in "ab"]
+            return states == (["serving", "throttled"], [False, True])
 
-        assert await states() == ["serving", "serving"]
-        async with asyncio.timeout(120):
-            for count in itertools.count(2):
-                tree(root, {sorted(counts)[1]: str(count)})
-                is_shown = await states() == ["serving", "throttled"]
-                if is_shown and [groups[name].is_throttled() for name in "ab"] == [False, True]:
-                    break  # it is over a moment after the count stands still
-                await asyncio.to_thread(pause_s, 0.02)
-        async with asyncio.timeout(120):
-            while await states() != ["serving", "serving"]:
-                await asyncio.to_thread(pause_s, 0.02)
-        told = [
-            one.facts["processor"] for one in stand.appliance.running().telemetry.recent() if "throttled" in one.event
-        ]
-        assert set(told) == {"b"}
+        await shown_when(stand.client(), "/v1/processors", is_throttled)
+        await until(stand, "serving", "serving")
+        events = stand.appliance.running().telemetry.recent()
+        assert {one.facts["processor"] for one in events if "throttled" in one.event} == {"b"}
 
 
 async def test_sensors_switched_off_have_no_readings(root: Path, tmp_path: Path) -> None:

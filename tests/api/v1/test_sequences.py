@@ -1,6 +1,5 @@
-"""Stateful models over predict: what a sequence remembers, and what it never mixes."""
+"""Stateful models over HTTP; what sequences keep is told in `tests/runtime/serving`."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -9,29 +8,22 @@ import httpx
 import pytest
 
 from tests.api.networks import running_sum
-from tests.api.stand import Stand, copied, job_end, request_end, stand_on
+from tests.api.stand import FurnishedWith, Stand, copied, imported, refusal, request_end, stand_on
 
 pytestmark = pytest.mark.anyio
 
 
-async def taught(state_dir: Path, keys: dict[str, str], model: bytes) -> None:
-    """Import the model for museum, shared, so that harbour may use it as well."""
-    async with stand_on(state_dir, keys) as stand:
-        museum = stand.client("museum")
-        metadata = '{"precisions": [], "state": [{"input": "S", "output": "SN", "shape": [1, 2]}], "shared": true}'
-        form: dict[str, Any] = {"data": {"name": "sum", "task": "tensor", "metadata": metadata}}
-        form["files"] = {"file": model}
-        job = await job_end(museum, (await museum.post("/v1/models", **form)).json()["id"])
+@pytest.fixture(scope="module")
+def with_sum(furnished_with: FurnishedWith, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A furnished state folder with the model, of museum's, shared, so that harbour may use it as well."""
+    network = running_sum(tmp_path_factory.mktemp("sum") / "sum.onnx").read_bytes()
+    metadata = {"precisions": [], "state": [{"input": "S", "output": "SN", "shape": [1, 2]}], "shared": True}
+
+    async def teach(stand: Stand) -> None:
+        job = await imported(stand.client("museum"), "sum", network, metadata=metadata)
         assert job["state"] == "done", job
 
-
-@pytest.fixture(scope="module")
-def with_sum(furnished: tuple[Path, dict[str, str]], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A furnished state folder with the model."""
-    folder = tmp_path_factory.mktemp("sum")
-    state_dir = copied(furnished[0], folder / "state")
-    asyncio.run(taught(state_dir, furnished[1], running_sum(folder / "sum.onnx").read_bytes()))
-    return state_dir
+    return furnished_with(teach)
 
 
 @pytest.fixture
@@ -65,11 +57,6 @@ async def test_sequence_keeps_its_state_until_its_end(summing: httpx.AsyncClient
     assert await ask(summing, 1, "?sequence_id=a") == "/problems/illegal-state"
 
 
-async def test_sequence_started_again_begins_from_nothing(summing: httpx.AsyncClient) -> None:
-    assert await ask(summing, 1, "?sequence_id=a&sequence_start=true") == 1
-    assert await ask(summing, 1, "?sequence_id=a&sequence_start=true") == 1
-
-
 async def test_sequences_of_other_ids_and_tenants_do_not_mix(stand: Stand, summing: httpx.AsyncClient) -> None:
     harbour = stand.client("harbour")
     assert await ask(summing, 1, "?sequence_id=a&sequence_start=true") == 1
@@ -78,22 +65,6 @@ async def test_sequences_of_other_ids_and_tenants_do_not_mix(stand: Stand, summi
     assert await ask(harbour, 100, "?sequence_id=a&sequence_start=true") == 100
     assert await ask(summing, 1, "?sequence_id=a") == 2
     assert await ask(summing, 1, "?sequence_id=b") == 11
-
-
-async def test_sequence_state_is_unchanged_by_a_failed_request(summing: httpx.AsyncClient) -> None:
-    """The request can be sent again: the state is that of the last good answer."""
-    assert await ask(summing, 1, "?sequence_id=a&sequence_start=true") == 1
-    assert await ask(summing, 50, "?sequence_id=a&timeout_ms=0.00001") == "/problems/deadline-exceeded"
-    broken = await summing.post("/v1/applications/sum/predict?sequence_id=a", json={"inputs": {"X": [[1]]}})
-    assert broken.status_code == 422
-    assert await ask(summing, 1, "?sequence_id=a") == 2
-
-
-async def test_sequence_requests_in_flight_together_run_in_sequence(summing: httpx.AsyncClient) -> None:
-    """Each of twenty sees the sum of those before it."""
-    assert await ask(summing, 0, "?sequence_id=a&sequence_start=true") == 0
-    sums = await asyncio.gather(*(ask(summing, 1, "?sequence_id=a") for _ in range(20)))
-    assert sorted(sums) == list(range(1, 21))
 
 
 async def test_sequence_is_shared_by_predict_and_infer(summing: httpx.AsyncClient) -> None:
@@ -122,4 +93,4 @@ async def test_sequence_requests_without_waiting_keep_their_order(summing: httpx
     sums = [one["result"]["outputs"]["Y"]["data"][0] for one in told]
     assert [one[0] if isinstance(one, list) else one for one in sums] == list(range(1, 11))
     gone = await summing.post("/v1/applications/sum/predict?wait=false&sequence_id=a", json={"inputs": {"X": [[1, 1]]}})
-    assert (gone.status_code, gone.json()["type"]) == (409, "/problems/illegal-state")
+    assert refusal(gone) == (409, "illegal-state")

@@ -1,4 +1,4 @@
-"""Sessions over HTTP, and their frames through the running box."""
+"""Sessions over HTTP; how their frames end is told in `streams` and in `tests/runtime/sessions`."""
 
 import asyncio
 import math
@@ -12,9 +12,9 @@ import pytest
 from appliance.cli.decisions import BOXS_OWN, differences
 from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.demo.zoo import toys
-from appliance.domain.errors import CreditExceeded, FrameDropped, FrameMismatch, OutOfMemory
+from appliance.domain.errors import FrameDropped, OutOfMemory
 from appliance.domain.request import Request, Result
-from appliance.domain.session import DeviceReport, DropCause, FrameEnd, FrameHead, NoticeKind
+from appliance.domain.session import DropCause, FrameEnd, FrameHead
 from appliance.domain.states import SessionState
 from appliance.lab.problems import adaptation, offload
 from appliance.runtime.sessions import presence
@@ -23,10 +23,10 @@ from appliance.runtime.sessions.frame import PLANNED_PRIORITY, Frame, FrameResul
 from appliance.runtime.sessions.live import LiveSession
 from appliance.runtime.sessions.pools import key_of
 from appliance.tasks.base import Media
-from tests.api.stand import Stand, stand_on
-from tests.api.v1.joining import LATENCY, SLO_MS, joined, order
+from tests.api.stand import Stand, good, refusal, shown_when, stand_on
+from tests.api.v1.joining import LATENCY, joined, order
 from tests.api.v1.pictures import samples
-from tests.fakes.waiting import PATIENCE_S, until
+from tests.fakes.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -69,32 +69,17 @@ async def test_session_is_joined_served_counted_and_left(stand: Stand, digits: t
     assert (figures["miss_rate"], figures["batch_rows"], figures["mean_drop"]) == (0.0, 1.0, None)
     assert (figures["against_original"], figures["against_original_frames"]) == (1.0, 5)  # fp32 is the original
     assert 0.0 < figures["utilisation"] <= 1.0
-    text = (await stand.client("admin").get("/metrics")).text
+    text = (await stand.client("harbour").get("/metrics")).text
     assert 'appliance_session_batch_rows{tenant="harbour"} 1.0' in text
+    assert 'appliance_frames_total{end="answered",tenant="harbour"} 5.0' in text
+    assert 'appliance_sessions{state="served",tenant="harbour"} 1.0' in text
+    assert "appliance_frames_total{" not in (await stand.client("museum").get("/metrics")).text
     plan = (await device.get(f"/v1/sessions/{live.id}/plan")).json()
     assert plan["next"] == 15
     assert (await device.delete(f"/v1/sessions/{live.id}")).json() == {"deleted": live.id}
     ended = (await device.get(f"/v1/sessions/{live.id}")).json()
     assert (ended["state"], ended["answered"]) == ("ended", 5)
     assert (await device.get(f"/v1/sessions/{live.id}/plan")).status_code == 404
-
-
-async def test_session_with_an_accuracy_promise_is_planned_frames(stand: Stand, digits: toys.Digits) -> None:
-    """The planner of frames names those to send, once the first has shown how the device counts."""
-    live = await joined(stand, ACCURACY)
-    assert live.plan is not None
-    assert list(live.plan.frames) == []
-    sessions = stand.appliance.running().sessions
-    picture = samples(digits, 1)[0][0]
-    with sessions.subscribe(live) as notices:
-        assert (await answered(stand, live, 0, picture)).end is FrameEnd.ANSWERED
-        async with asyncio.timeout(PATIENCE_S):
-            async for notice in notices:
-                if notice.plan is not None and notice.plan.frames:
-                    break
-    assert live.plan.frames[0] > 0
-    assert live.plan.expected_drop is not None
-    assert live.plan.expected_drop <= 0.1
 
 
 async def test_session_is_visible_to_its_device_key_and_its_tenant_only(stand: Stand) -> None:
@@ -114,16 +99,6 @@ async def test_session_is_visible_to_its_device_key_and_its_tenant_only(stand: S
             assert (await client.get(f"{path}/plan")).status_code == 404
     other = await stand.client("device").post("/v1/sessions", json=order(LATENCY, application="adding"))
     assert other.status_code == 404
-
-
-async def test_paused_session_with_an_absurd_promise_is_refused(stand: Stand) -> None:
-    """As at the beginning, though the planner is not asked now."""
-    live = await joined(stand, LATENCY)
-    device, path = stand.client("device"), f"/v1/sessions/{live.id}"
-    assert (await device.patch(path, json={"paused": True})).status_code == 200
-    absurd = await device.patch(path, json={"promise": LATENCY | {"rate_rps": 1e-310}})
-    assert absurd.status_code == 422
-    assert (await device.patch(path, json={"paused": False})).json()["promise"]["rate_rps"] == 10
 
 
 async def test_session_promise_is_capped_at_the_frame_rate_of_the_camera(stand: Stand) -> None:
@@ -147,8 +122,7 @@ async def test_session_name_with_bidi_or_line_separators_is_refused(stand: Stand
 async def test_session_of_an_application_without_variants_is_unavailable(stand: Stand) -> None:
     """The processors are not named as the cause."""
     assert (await stand.client("harbour").delete("/v1/models/digits/variants/fp32")).status_code == 200
-    refused = await stand.client("device").post("/v1/sessions", json=order(LATENCY))
-    assert (refused.status_code, refused.json()["type"]) == (409, "/problems/model-unavailable")
+    assert refusal(await stand.client("device").post("/v1/sessions", json=order(LATENCY))) == (409, "model-unavailable")
 
 
 async def test_session_promise_that_cannot_be_kept_is_refused_with_good_offers(stand: Stand) -> None:
@@ -162,37 +136,11 @@ async def test_session_promise_that_cannot_be_kept_is_refused_with_good_offers(s
     assert problem["cause"] == "link"
     assert problem["offers"]
     for offer in problem["offers"]:
-        answer = await device.post("/v1/sessions", json=slow | {"promise": offer})
-        assert answer.status_code == 201, answer.text
-        await device.delete(f"/v1/sessions/{answer.json()['id']}")
+        answer = await good(device.post("/v1/sessions", json=slow | {"promise": offer}))
+        await device.delete(f"/v1/sessions/{answer['id']}")
     waits = await device.post("/v1/sessions", json=slow | {"wait": True})
     assert (waits.status_code, waits.json()["state"]) == (201, "waiting")
     assert waits.json()["reason"].startswith("link: ")
-
-
-async def test_repeated_frame_shares_the_run_and_counts_once(stand: Stand, digits: toys.Digits) -> None:
-    """The repeat gets the same answer or joins the run; other bytes under its number are refused."""
-    live = await joined(stand, LATENCY)
-    sessions = stand.appliance.running().sessions
-    one, other = (picture for picture, _ in samples(digits, 2))
-    first = sessions.frame_begins(live, head(stand, 7, one))
-    again = sessions.frame_begins(live, head(stand, 7, one))
-    assert (first.is_repeat, again.is_repeat) == (False, True)
-    first.received(one)
-    again.received(one)
-    results = await asyncio.gather(
-        first.answer(Media(one, "image/png"), "a"), again.answer(Media(one, "image/png"), "b")
-    )
-    assert results[0] is results[1]
-    later = sessions.frame_begins(live, head(stand, 7, one))
-    later.received(one)
-    assert await later.answer(Media(one, "image/png"), "c") is results[0]
-    wrong = sessions.frame_begins(live, head(stand, 7, other))
-    with pytest.raises(FrameMismatch):
-        wrong.received(other)
-    assert (live.counts.sent, live.counts.answered) == (1, 1)
-    assert sessions.results_since(live, 6) == [results[0]]
-    assert list(sessions.results_since(live, 7)) == []
 
 
 async def test_frame_run_outlives_its_connection(stand: Stand, digits: toys.Digits) -> None:
@@ -211,84 +159,26 @@ async def test_frame_run_outlives_its_connection(stand: Stand, digits: toys.Digi
     assert (live.counts.sent, live.counts.answered, live.counts.under_way) == (1, 1, 0)
 
 
-async def test_frame_with_any_fault_ends_exactly_once(stand: Stand, digits: toys.Digits) -> None:
-    """Expired, beyond the credit, lost, bad media, out of order, and not served."""
-    live = await joined(stand, LATENCY)
-    sessions, clock = stand.appliance.running().sessions, stand.appliance.clock
-    picture = samples(digits, 1)[0][0]
-    now_ns = clock.now_ns()
-    for number, captured_ns in ((0, now_ns - 2 * SLO_MS * NS_PER_MS), (1, now_ns + NS_PER_S)):
-        with pytest.raises(FrameDropped) as raised:
-            sessions.frame_begins(live, FrameHead(number, now_ns, captured_ns, len(picture)))
-        assert raised.value.cause == DropCause.EXPIRED
-    with pytest.raises(FrameDropped):  # again the same, counted once
-        sessions.frame_begins(live, FrameHead(0, now_ns, now_ns, len(picture)))
-    frames = [sessions.frame_begins(live, head(stand, number, picture)) for number in (2, 3)]
-    with pytest.raises(CreditExceeded):
-        sessions.frame_begins(live, head(stand, 4, picture))
-    for frame in frames:
-        frame.lost()
-        frame.lost()
-    broken = sessions.frame_begins(live, head(stand, 5, b"no picture"))
-    broken.received(b"no picture")
-    result = await broken.answer(Media(b"no picture", "image/png"), "a")
-    assert (result.end, result.cause) == (FrameEnd.DROPPED, DropCause.BAD_MEDIA)
-    with pytest.raises(FrameMismatch):
-        sessions.frame_begins(live, head(stand, 10**9, picture))
-    await stand.client("device").patch(f"/v1/sessions/{live.id}", json={"paused": True})
-    with pytest.raises(FrameDropped) as raised:
-        sessions.frame_begins(live, head(stand, 6, picture))
-    assert raised.value.cause == DropCause.NOT_SERVED
-    counts = live.counts
-    assert counts.drops == {
-        DropCause.EXPIRED: 2,
-        DropCause.CREDIT: 1,
-        DropCause.BAD_MEDIA: 1,
-        DropCause.NOT_SERVED: 1,
-    }
-    assert (counts.sent, counts.lost, counts.under_way) == (7, 2, 0)
-
-
-async def test_device_reports_are_bounded_by_reason(stand: Stand) -> None:
-    """No device skips more frames than it can have captured, and drops are no larger than anything."""
-    live = await joined(stand, LATENCY)
-    live.report(DeviceReport(skipped=10**9, drop_rate=50.0, rtt_ms=float("nan")))
-    assert live.counts.skipped < 10_000
-    assert live.curves.rate <= 0.2
-    assert live.link.rtt_ms == 0.0
-
-
 async def test_session_is_paused_resumed_and_given_another_promise(stand: Stand) -> None:
-    """A paused session holds no capacity; a promise that cannot be kept leaves the old one."""
+    """A paused session holds no capacity and takes no frame; a promise that cannot be kept leaves the old one, also
+    while the planner is not asked.
+    """
     device = stand.client("device")
     live = await joined(stand, LATENCY, link={"rtt_ms": 20})
     path = f"/v1/sessions/{live.id}"
     paused = (await device.patch(path, json={"paused": True})).json()
     assert (paused["state"], paused["paused"], paused["plan"]) == ("suspended", True, None)
+    with pytest.raises(FrameDropped) as raised:
+        stand.appliance.running().sessions.frame_begins(live, head(stand, 6, b"x"))
+    assert raised.value.cause == DropCause.NOT_SERVED
+    assert (await device.patch(path, json={"promise": LATENCY | {"rate_rps": 1e-310}})).status_code == 422
     going = (await device.patch(path, json={"paused": False})).json()
-    assert going["state"] == "served"
-    changed = await device.patch(path, json={"promise": LATENCY | {"rate_rps": 5}})
-    assert changed.json()["promise"]["rate_rps"] == 5
-    assert changed.json()["state"] == "served"
-    refused = await device.patch(path, json={"promise": LATENCY | {"slo_ms": 15}})
-    assert refused.status_code == 409
+    assert (going["state"], going["promise"]["rate_rps"]) == ("served", 10)
+    changed = (await device.patch(path, json={"promise": LATENCY | {"rate_rps": 5}})).json()
+    assert (changed["promise"]["rate_rps"], changed["state"]) == (5, "served")
+    assert (await device.patch(path, json={"promise": LATENCY | {"slo_ms": 15}})).status_code == 409
     kept = (await device.get(path)).json()
-    assert (kept["promise"], kept["state"]) == (changed.json()["promise"], "served")
-
-
-async def test_session_with_a_lost_stream_is_suspended_and_served_on_return(stand: Stand) -> None:
-    live = await joined(stand, LATENCY)
-    sessions = stand.appliance.running().sessions
-    states = []
-    with sessions.attached(live):
-        states.append(live.state)
-    states.append(live.state)
-    with sessions.subscribe(live) as notices, sessions.attached(live):
-        states.append(live.state)
-        async for notice in notices:
-            if notice.kind is NoticeKind.SERVED:
-                break
-    assert states == [SessionState.SERVED, SessionState.SUSPENDED, SessionState.SERVED]
+    assert (kept["promise"], kept["state"]) == (changed["promise"], "served")
 
 
 async def test_session_decisions_can_be_replayed_by_their_tenant(stand: Stand) -> None:
@@ -296,33 +186,14 @@ async def test_session_decisions_can_be_replayed_by_their_tenant(stand: Stand) -
     await joined(stand, LATENCY)
     await joined(stand, ACCURACY)
     harbour, museum = stand.client("harbour"), stand.client("museum")
-    async with asyncio.timeout(PATIENCE_S):
-        while True:
-            items = [
-                item
-                for kind in ("adaptation", "offload")
-                for item in (await harbour.get("/v1/decisions", params={"kind": kind})).json()["items"]
-            ]
-            if {item["kind"] for item in items} == {"adaptation", "offload"}:
-                break
-            await asyncio.sleep(0.05)  # noqa: TID251 - the log writes in the background, in real time
-    for item in items:
-        reader = {"adaptation": adaptation, "offload": offload}[item["kind"]]
-        question = reader.read(item["problem"])
-        answer = question.answer(question.decide())
-        own = BOXS_OWN[item["kind"]]
-        assert set(own) - {"session"} <= item["answer"].keys()
-        assert differences({key: value for key, value in item["answer"].items() if key not in own}, answer) == []
+    for kind, reader in (("adaptation", adaptation), ("offload", offload)):
+        own = BOXS_OWN[kind]
+        for item in (await shown_when(harbour, f"/v1/decisions?kind={kind}", lambda page: page["items"]))["items"]:
+            question = reader.read(item["problem"])
+            answer = question.answer(question.decide())
+            assert set(own) - {"session"} <= item["answer"].keys()
+            assert differences({key: value for key, value in item["answer"].items() if key not in own}, answer) == []
     assert (await museum.get("/v1/decisions", params={"kind": "adaptation"})).json()["items"] == []
-
-
-async def test_metrics_count_frames_by_tenant_and_end(stand: Stand, digits: toys.Digits) -> None:
-    live = await joined(stand, LATENCY)
-    await answered(stand, live, 0, samples(digits, 1)[0][0])
-    text = (await stand.client("harbour").get("/metrics")).text
-    assert 'appliance_frames_total{end="answered",tenant="harbour"} 1.0' in text
-    assert 'appliance_sessions{state="served",tenant="harbour"} 1.0' in text
-    assert "appliance_frames_total{" not in (await stand.client("museum").get("/metrics")).text
 
 
 async def test_infer_frames_of_a_planned_batch_run_together(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -364,27 +235,31 @@ async def test_session_promises_of_distinct_accuracy_are_bounded(stand: Stand) -
     kinds = [LATENCY | {"accuracy_min": number / 1000, "rate_rps": 0.1} for number in range(1, 33)]
     client = stand.client("harbour")
     for kind in kinds:
-        answer = await client.post("/v1/sessions", json=order(kind, fps=1, wait=True))
-        assert answer.status_code == 201, answer.text
+        await good(client.post("/v1/sessions", json=order(kind, fps=1, wait=True)))
     one_more = order(kinds[0] | {"accuracy_min": 0.5}, fps=1, wait=True)
-    refused = await client.post("/v1/sessions", json=one_more)
-    assert (refused.status_code, refused.json()["type"]) == (429, "/problems/too-many-sessions")
+    assert refusal(await client.post("/v1/sessions", json=one_more)) == (429, "too-many-sessions")
     assert (await client.post("/v1/sessions", json=order(kinds[3], fps=1, wait=True))).status_code == 201
 
 
 async def test_restart_takes_sessions_back(stand: Stand, digits: toys.Digits, tmp_path: Path) -> None:
-    """With their promises, suspended until the device is heard of, and served with its first frame; ended sessions stay
-    away.
+    """With their promises, suspended until the device is heard of, and served with its first frame; those of pipelines
+    as clients; ended sessions stay away.
     """
     live = await joined(stand, LATENCY, name="left")
     gone = await joined(stand, ACCURACY, name="gone")
     await stand.client("device").delete(f"/v1/sessions/{gone.id}")
+    stages = [{"name": "what", "application": "digits"}]
+    pipeline = {"name": "one", "latency_slo_ms": 60_000, "stages": stages}
+    await good(stand.client("harbour").post("/v1/pipelines", json=pipeline))
+    of_pipeline = await joined(stand, LATENCY, "harbour", application=None, pipeline="one")
     picture = samples(digits, 1)[0][0]
     await stand.close()
     shutil.copytree(stand.state_dir, tmp_path / "again", ignore=shutil.ignore_patterns("*.lock", "lock"))
     async with stand_on(tmp_path / "again", stand.keys) as again:
         sessions = again.appliance.running().sessions
-        assert list(sessions.live) == [live.id]
+        assert list(sessions.live) == [live.id, of_pipeline.id]
+        shown = (await again.client("harbour").get("/v1/pipelines/one")).json()
+        assert [one["id"] for one in shown["clients"]] == [of_pipeline.id]
         back = sessions.live[live.id]
         assert (back.session, back.state) == (live.session, SessionState.SUSPENDED)
         await until(lambda: back.plan is not None)  # the loop plans, in real time

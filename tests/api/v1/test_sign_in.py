@@ -1,13 +1,12 @@
 """A browser signs in with a key, and from then on its cookie opens `/v1` to the pages of the box alone."""
 
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from appliance.api.auth.sign_ins import PER_KEY_MAX
-from tests.api.stand import Asking, Stand, StandWith, copied, stand_on
+from tests.api.stand import Asking, Stand, StandWith, good, refusal
 
 pytestmark = pytest.mark.anyio
 OWN = {"Origin": "http://localhost", "Sec-Fetch-Site": "same-origin"}
@@ -22,11 +21,29 @@ def browser(stand: Stand, *, url: str = "http://localhost", at: str = "127.0.0.1
     return made
 
 
+async def signing_in(stand: Stand, who: str = "harbour", **more: Any) -> httpx.Response:
+    """What a page is answered that shows this key."""
+    return await browser(stand, **more).post("/v1/sign-in", json={"key": stand.keys[who]})
+
+
 async def signed_in(stand: Stand, who: str = "harbour", **more: Any) -> httpx.AsyncClient:
     page = browser(stand, **more)
     answer = await page.post("/v1/sign-in", json={"key": stand.keys[who]})
     assert (answer.status_code, answer.content) == (204, b"")
     return page
+
+
+async def link_of(client: httpx.AsyncClient) -> str:
+    """The token of a new link."""
+    path, _, token = (await good(client.post("/v1/sign-in/links")))["path"].partition("=")
+    assert path == "/#sign-in"
+    return str(token)
+
+
+def events_of(stand: Stand, page: httpx.AsyncClient) -> Asking:
+    """The event stream of a page that is signed in."""
+    headers = OWN | {"Host": "localhost", "Cookie": f"appliance={page.cookies['appliance']}"}
+    return Asking(stand.appliance.asgi, "GET", "/v1/events", headers, client=("127.0.0.1", 4711))
 
 
 async def test_sign_in_with_a_key_gives_a_cookie_until_sign_out(stand: Stand) -> None:
@@ -59,8 +76,8 @@ async def test_cookie_does_not_open_v2(stand: Stand) -> None:
 
 async def test_sign_in_with_a_device_key_is_refused(stand: Stand) -> None:
     """A device key calls applications, and its device has no browser."""
-    answer = await browser(stand).post("/v1/sign-in", json={"key": stand.keys["device"]})
-    assert (answer.status_code, answer.json()["type"]) == (403, "/problems/forbidden")
+    answer = await signing_in(stand, "device")
+    assert refusal(answer) == (403, "forbidden")
     assert "set-cookie" not in answer.headers
 
 
@@ -98,7 +115,7 @@ async def test_cookie_requests_of_foreign_origins_are_refused(stand: Stand, head
         await page.post("/v1/tenants/harbour/keys", json={}, headers=headers),
         await page.delete("/v1/sign-in", headers=headers),
     ):
-        assert (answer.status_code, answer.json()["type"]) == (403, "/problems/foreign-origin")
+        assert refusal(answer) == (403, "foreign-origin")
         assert "set-cookie" not in answer.headers
     assert (await page.get("/v1/models")).status_code == 200
 
@@ -119,8 +136,7 @@ async def test_cookie_request_that_changes_needs_an_origin(stand: Stand) -> None
 @pytest.mark.parametrize("host", ["127.0.0.1:8080", "[::1]:8080", "10.0.0.5", "LOCALHOST", "localhost."])
 async def test_sign_in_by_an_address_or_local_name_of_the_box_is_accepted(stand: Stand, host: str) -> None:
     """An address cannot be made to lead elsewhere."""
-    page = browser(stand, Host=host, Origin=f"http://{host.lower()}")
-    assert (await page.post("/v1/sign-in", json={"key": stand.keys["harbour"]})).status_code == 204
+    await signed_in(stand, Host=host, Origin=f"http://{host.lower()}")
 
 
 async def test_sign_in_by_a_configured_host_name_is_accepted(stand_with: StandWith) -> None:
@@ -132,9 +148,7 @@ async def test_sign_in_by_a_configured_host_name_is_accepted(stand_with: StandWi
 
 async def test_sign_in_from_another_machine_needs_tls(stand: Stand) -> None:
     """Over plain HTTP the key would be read on the way; under TLS the cookie is the box's own and secure."""
-    page = browser(stand, at="10.0.0.7", url="http://10.0.0.5")
-    refused = await page.post("/v1/sign-in", json={"key": stand.keys["harbour"]})
-    assert (refused.status_code, refused.json()["type"]) == (403, "/problems/tls-required")
+    assert refusal(await signing_in(stand, at="10.0.0.7", url="http://10.0.0.5")) == (403, "tls-required")
     page = browser(stand, at="10.0.0.7", url="https://10.0.0.5")
     answer = await page.post("/v1/sign-in", json={"key": stand.keys["harbour"]})
     cookie = answer.headers["set-cookie"]
@@ -169,10 +183,7 @@ async def test_sign_in_ends_with_its_revoked_key(stand: Stand) -> None:
     made = (await admin.post("/v1/tenants/harbour/keys", json={})).json()
     page = browser(stand)
     await page.post("/v1/sign-in", json={"key": made["key"]})
-    cookie = f"appliance={page.cookies['appliance']}"
-    headers = OWN | {"Host": "localhost", "Cookie": cookie}
-    stream = Asking(stand.appliance.asgi, "GET", "/v1/events", headers, client=("127.0.0.1", 4711))
-    async with stream as events:
+    async with events_of(stand, page) as events:
         assert await events.status() == 200
         assert await events.piece() == b": still here\n\n"
         assert (await admin.delete(f"/v1/tenants/harbour/keys/{made['id']}")).status_code == 200
@@ -185,13 +196,10 @@ async def test_sign_in_ends_with_its_revoked_key(stand: Stand) -> None:
 
 async def test_sign_out_ends_the_event_stream_of_the_browser(stand: Stand) -> None:
     """The key is good, and other clients go on with it."""
-    page = browser(stand)
-    await page.post("/v1/sign-in", json={"key": stand.keys["harbour"]})
-    cookie = f"appliance={page.cookies['appliance']}"
-    headers = OWN | {"Host": "localhost", "Cookie": cookie}
+    page = await signed_in(stand)
     other = {"Authorization": f"Bearer {stand.keys['harbour']}"}
     async with (
-        Asking(stand.appliance.asgi, "GET", "/v1/events", headers, client=("127.0.0.1", 4711)) as events,
+        events_of(stand, page) as events,
         Asking(stand.appliance.asgi, "GET", "/v1/events", other) as going_on,
     ):
         assert (await events.piece(), await going_on.piece()) == (b": still here\n\n", b": still here\n\n")
@@ -202,27 +210,20 @@ async def test_sign_out_ends_the_event_stream_of_the_browser(stand: Stand) -> No
         assert b"variant loaded" in await going_on.piece()
 
 
-async def test_sign_in_survives_a_restart(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
-    """Of the cookie only its digest is on the disk, for the owner alone."""
-    folder = copied(furnished[0], tmp_path / "state")
-    async with stand_on(folder, furnished[1]) as stand:
+async def test_sign_in_survives_a_restart(stand_with: StandWith) -> None:
+    """Of the cookie only its digest is on the disk, for the owner alone; a file that is damaged ends the sign-ins."""
+    async with stand_with() as stand:
         cookie = (await signed_in(stand)).cookies["appliance"]
-    file = folder / "sign_ins.json"
+    file = stand.state_dir / "sign_ins.json"
     assert cookie not in file.read_text()
     assert file.stat().st_mode & 0o777 == 0o600
-    async with stand_on(folder, furnished[1]) as stand:
+    async with stand_with() as stand:
         page = browser(stand)
         page.cookies.set("appliance", cookie)
         assert (await page.get("/v1/sign-in")).json() == {"tenant": "harbour", "role": "tenant"}
         assert (await page.get("/v1/models")).status_code == 200
-
-
-async def test_damaged_sign_in_file_does_not_prevent_new_sign_ins(
-    furnished: tuple[Path, dict[str, str]], tmp_path: Path
-) -> None:
-    folder = copied(furnished[0], tmp_path / "state")
-    (folder / "sign_ins.json").write_text('[{"sha256": 1}')
-    async with stand_on(folder, furnished[1]) as stand:
+    file.write_text('[{"sha256": 1}')
+    async with stand_with() as stand:
         await signed_in(stand)
 
 
@@ -253,16 +254,12 @@ async def test_sign_in_with_another_key_ends_the_previous_sign_in(stand: Stand) 
 
 @pytest.mark.parametrize("host", ["[", "[::1", "]", "[nothing]"])
 async def test_sign_in_by_a_malformed_host_is_refused(stand: Stand, host: str) -> None:
-    answer = await browser(stand, Host=host).post("/v1/sign-in", json={"key": stand.keys["harbour"]})
-    assert (answer.status_code, answer.json()["type"]) == (403, "/problems/foreign-origin")
+    assert refusal(await signing_in(stand, Host=host)) == (403, "foreign-origin")
 
 
 async def test_sign_in_link_works_once_in_place_of_a_key(stand: Stand) -> None:
     """Only a digest of the token is kept. Device keys make no links."""
-    made = await stand.client("harbour").post("/v1/sign-in/links")
-    assert made.status_code == 201
-    path, _, token = made.json()["path"].partition("=")
-    assert path == "/#sign-in"
+    token = await link_of(stand.client("harbour"))
     page, other = browser(stand), browser(stand)
     assert (await page.post("/v1/sign-in", json={"link": token})).status_code == 204
     assert (await page.get("/v1/sign-in")).json() == {"tenant": "harbour", "role": "tenant"}
@@ -280,18 +277,18 @@ async def test_sign_in_link_made_by_a_page_is_as_old_as_its_sign_in(stand: Stand
     management, _ = await stand.appliance.management.get()
     sign_ins = management.box.browsers.sign_ins
     page, phone, other = await signed_in(stand), browser(stand), browser(stand)
-    token = (await page.post("/v1/sign-in/links")).json()["path"].partition("=")[2]
+    token = await link_of(page)
     assert (await phone.post("/v1/sign-in", json={"link": token})).status_code == 204
     began_at = sign_ins.began_at(page.cookies["appliance"])
     assert began_at is not None
     assert sign_ins.began_at(phone.cookies["appliance"]) == began_at
-    token = (await stand.client("harbour").post("/v1/sign-in/links")).json()["path"].partition("=")[2]
+    token = await link_of(stand.client("harbour"))
     assert (await other.post("/v1/sign-in", json={"link": token})).status_code == 204
     assert sign_ins.began_at(other.cookies["appliance"]) != began_at
 
 
 async def test_sign_in_link_keeps_the_rules_of_tls_and_origin(stand: Stand) -> None:
-    token = (await stand.client().post("/v1/sign-in/links")).json()["path"].partition("=")[2]
+    token = await link_of(stand.client())
     far = browser(stand, at="10.0.0.9")
     assert (await far.post("/v1/sign-in", json={"link": token})).json()["type"] == "/problems/tls-required"
     foreign = browser(stand, Origin="https://example.org")

@@ -1,6 +1,5 @@
 """The running box simulated as it is and with edits, in a child of its own."""
 
-import asyncio
 from typing import Any
 
 import httpx
@@ -12,19 +11,32 @@ from appliance.api.v1.edits import frames_rps, make
 from appliance.clock import SystemClock
 from appliance.confinement.limits import ChildLimits
 from appliance.wire.simulations import PipelineEdit
-from tests.api.stand import WAIT_S, Stand
+from tests.api.stand import Stand, good, refusal, shown_when
 
 pytestmark = pytest.mark.anyio
 RATE = {"kind": "rate", "application": "digits", "tenant": "harbour", "more_rps": 20.0}
+PIPELINE = {"kind": "pipeline", "pipeline": "one", "tenant": "harbour"}
+HUNDRED = PIPELINE | {"more_clients": 100, "client_fps": 0.1}
 
 
-async def ended(client: httpx.AsyncClient, id: str) -> dict[str, Any]:
-    async with asyncio.timeout(WAIT_S):
-        while True:
-            shown: dict[str, Any] = (await client.get(f"/v1/simulations/{id}")).json()
-            if shown["state"] in ("done", "failed"):
-                return shown
-            await asyncio.sleep(0.05)  # noqa: TID251 - a child process works, in real time
+async def ended(client: httpx.AsyncClient, id: str) -> Any:
+    """The simulation, which went well."""
+    ends = ("done", "failed")
+    shown = await shown_when(client, f"/v1/simulations/{id}", lambda shown: shown["state"] in ends)
+    assert (shown["state"], shown["error"]) == ("done", "")
+    return shown
+
+
+async def simulated(client: httpx.AsyncClient, *edits: dict[str, Any]) -> Any:
+    order = {"edits": edits, "duration_s": 20}
+    return await ended(client, (await good(client.post("/v1/simulations", json=order)))["id"])
+
+
+@pytest.fixture
+async def pipeline(stand: Stand) -> None:
+    """harbour has a pipeline `one`."""
+    order = {"name": "one", "latency_slo_ms": 500, "stages": [{"name": "what", "application": "digits"}]}
+    await good(stand.client("harbour").post("/v1/pipelines", json=order))
 
 
 @pytest.mark.nightly("another child")
@@ -32,12 +44,11 @@ async def test_simulation_with_edits_differs_by_the_edits_only(stand: Stand) -> 
     """Both runs have the box's own applications."""
     admin = stand.client()
     edits = [RATE, {"kind": "memory", "budget_mb": 64.0}, {"kind": "policy", "family": "eviction", "name": "lru"}]
-    answer = await admin.post("/v1/simulations", json={"edits": edits, "duration_s": 60})
-    assert answer.status_code == 202, answer.text
-    begun = answer.json()
+    answer = await good(admin.post("/v1/simulations", json={"edits": edits, "duration_s": 60}))
+    begun = answer
     assert (begun["today"], begun["edits"][1]) == (None, edits[1])
     shown = await ended(admin, begun["id"])
-    assert (shown["state"], shown["error"], shown["percent"]) == ("done", "", 100.0)
+    assert shown["percent"] == 100.0
     today, edited = shown["today"], shown["edited"]
     assert set(edited["applications"]) == {"digits", "adding"}
     assert edited["applications"]["digits"]["requests"] > 1000 > today["applications"]["digits"]["requests"]
@@ -53,79 +64,21 @@ async def test_simulation_with_edits_differs_by_the_edits_only(stand: Stand) -> 
     assert [(one["action"], one["tenant"]) for one in audited] == [(action, "") for action in actions]
 
 
-@pytest.mark.nightly("another whole simulation")
-async def test_simulation_runs_the_pipelines_with_their_clients(stand: Stand) -> None:
-    """A client goes on for all of the simulation: a hundred frames of one run each, which are no calls."""
-    harbour, admin = stand.client("harbour"), stand.client()
-    stages = [{"name": "what", "application": "digits"}]
-    order = {"name": "one", "latency_slo_ms": 500, "stages": stages}
-    assert (await harbour.post("/v1/pipelines", json=order)).status_code == 201
-    assert (await harbour.post("/v1/pipelines/one/clients", json={"fps": 5})).status_code == 201
-    answer = await admin.post("/v1/simulations", json={"edits": [RATE], "duration_s": 20})
-    assert answer.status_code == 202, answer.text
-    shown = await ended(admin, answer.json()["id"])
-    assert (shown["state"], shown["error"]) == ("done", "")
-    today = shown["today"]
-    assert today["requests"] < 50
-    assert sum(one["batches"] for one in today["processors"].values()) >= 95
-    assert list(today["pipelines"]) == list(shown["edited"]["pipelines"]) == ["harbour/one"]
-    frames = today["pipelines"]["harbour/one"]
-    assert set(frames) == {"frames", "finished_in_time", "cost", "clients"}
-    assert frames["clients"] == {"joined": 1, "refused": 0}
-    assert 95 <= frames["frames"] <= 105
-    assert 0 < frames["finished_in_time"] <= frames["frames"]
-    assert frames["cost"] > 0
-
-
+@pytest.mark.usefixtures("pipeline")
 async def test_simulation_edit_of_a_pipeline_holds_in_the_edited_run_only(stand: Stand) -> None:
     """Twice the clients, two more, another SLO and another measure of cost."""
-    harbour, admin = stand.client("harbour"), stand.client()
-    stages = [{"name": "what", "application": "digits"}]
-    order = {"name": "one", "latency_slo_ms": 500, "stages": stages}
-    assert (await harbour.post("/v1/pipelines", json=order)).status_code == 201
-    assert (await harbour.post("/v1/pipelines/one/clients", json={"fps": 5})).status_code == 201
-    edit = {"kind": "pipeline", "pipeline": "one", "tenant": "harbour"}
-    more = edit | {"times": 2, "more_clients": 2, "latency_slo_ms": 600, "cost_by": "price"}
-    answer = await admin.post("/v1/simulations", json={"edits": [more], "duration_s": 20})
-    assert answer.status_code == 202, answer.text
-    shown = await ended(admin, answer.json()["id"])
-    assert (shown["state"], shown["error"]) == ("done", "")
+    await good(stand.client("harbour").post("/v1/pipelines/one/clients", json={"fps": 5}))
+    more = PIPELINE | {"times": 2, "more_clients": 2, "latency_slo_ms": 600, "cost_by": "price"}
+    shown = await simulated(stand.client(), more)
     assert shown["edits"][0]["cost_by"] == "price"
     today, edited = (shown[name]["pipelines"]["harbour/one"] for name in ("today", "edited"))
     assert 95 <= today["frames"] <= 105
     assert 380 <= edited["frames"] <= 420
+    assert set(today) == {"frames", "finished_in_time", "cost", "clients"}
+    assert 0 < today["finished_in_time"] <= today["frames"]
     assert (today["clients"]["joined"], edited["clients"]["joined"]) == (1, 4)
     assert today["cost"] > 0
     assert edited["cost"] is None, "this box knows no prices"
-
-
-PIPELINE = {"kind": "pipeline", "pipeline": "one", "tenant": "harbour"}
-
-
-@pytest.mark.parametrize(
-    ("edit", "place"),
-    [
-        (PIPELINE | {"pipeline": "nobody"}, "edits[1].pipeline"),
-        (PIPELINE | {"tenant": "default"}, "edits[1].pipeline"),
-        (PIPELINE | {"more_clients": 2}, "edits[1].client_fps"),
-        (PIPELINE | {"more_clients": 200, "client_fps": 0.1}, "edits[1]"),
-        (PIPELINE | {"more_clients": 100, "client_fps": 30}, "edits[1]"),
-        ({"kind": "policy", "family": "allocation", "name": "nexus-like"}, "edits[1].name"),
-    ],
-)
-async def test_simulation_edit_of_a_pipeline_that_is_impossible_is_named(
-    stand: Stand, edit: dict[str, Any], place: str
-) -> None:
-    """Also by how many clients and frames all edits before it have made."""
-    harbour, admin = stand.client("harbour"), stand.client()
-    order = {"name": "one", "latency_slo_ms": 500, "stages": [{"name": "what", "application": "digits"}]}
-    assert (await harbour.post("/v1/pipelines", json=order)).status_code == 201
-    first = RATE if edit.get("more_clients") != 200 else PIPELINE | {"more_clients": 100, "client_fps": 0.1}
-    answer = await admin.post("/v1/simulations", json={"edits": [first, edit], "duration_s": 300})
-    assert answer.status_code == 422, answer.text
-    assert answer.json()["type"] == "/problems/bad-edit"
-    assert answer.json()["edit"] == place
-    assert answer.json()["detail"].startswith(place)
 
 
 @pytest.mark.parametrize(
@@ -149,20 +102,28 @@ def test_pipeline_edit_multiplies_the_frames_of_its_clients(
     assert frames_rps(entry) == pytest.approx(times * before)
 
 
+@pytest.mark.usefixtures("pipeline")
 @pytest.mark.parametrize(
-    ("edit", "place"),
+    ("first", "edit", "place"),
     [
-        ({"kind": "rate", "application": "nobody"}, "edits[1].application"),
-        ({"kind": "policy", "family": "weather", "name": "lru"}, "edits[1].family"),
-        ({"kind": "policy", "family": "eviction", "name": "fifo"}, "edits[1].name"),
-        (RATE | {"more_rps": 9000.0}, "edits[1]"),
+        (RATE, {"kind": "rate", "application": "nobody"}, "edits[1].application"),
+        (RATE, {"kind": "policy", "family": "weather", "name": "lru"}, "edits[1].family"),
+        (RATE, {"kind": "policy", "family": "eviction", "name": "fifo"}, "edits[1].name"),
+        (RATE, {"kind": "policy", "family": "allocation", "name": "nexus-like"}, "edits[1].name"),
+        (RATE, RATE | {"more_rps": 9000.0}, "edits[1]"),
+        (RATE, PIPELINE | {"pipeline": "nobody"}, "edits[1].pipeline"),
+        (RATE, PIPELINE | {"tenant": "default"}, "edits[1].pipeline"),
+        (RATE, PIPELINE | {"more_clients": 2}, "edits[1].client_fps"),
+        (HUNDRED, PIPELINE | {"more_clients": 200, "client_fps": 0.1}, "edits[1]"),
+        (RATE, PIPELINE | {"more_clients": 100, "client_fps": 30}, "edits[1]"),
     ],
 )
-async def test_simulation_edit_that_is_impossible_is_named(stand: Stand, edit: dict[str, Any], place: str) -> None:
-    order = {"edits": [RATE, edit], "duration_s": 300}
-    answer = await stand.client().post("/v1/simulations", json=order)
-    assert answer.status_code == 422
-    assert answer.json()["type"] == "/problems/bad-edit"
+async def test_simulation_edit_that_is_impossible_is_named(
+    stand: Stand, first: dict[str, Any], edit: dict[str, Any], place: str
+) -> None:
+    """Also by how many clients and frames all edits before it have made."""
+    answer = await stand.client().post("/v1/simulations", json={"edits": [first, edit], "duration_s": 300})
+    assert refusal(answer) == (422, "bad-edit"), answer.text
     assert answer.json()["edit"] == place
     assert answer.json()["detail"].startswith(place)
 

@@ -14,7 +14,7 @@ from appliance.confinement.available import available
 from appliance.resources.cores import usable_cores
 from appliance.resources.memory import MemoryLimits
 from appliance.runtime.telemetry import BUCKETS_S, PARTS
-from tests.api.stand import Stand, copied, running, stand_on
+from tests.api.stand import Stand, StandWith, refusal, stand_on
 
 pytestmark = pytest.mark.anyio
 TENSORS = {"inputs": {"A": [[1, 2, 3, 4]], "B": [[1, 2, 3, 4]]}}
@@ -47,7 +47,7 @@ async def test_system_out_of_file_handles_is_503_for_a_while(stand: Stand) -> No
         answer = await client.get("/v1/system")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
-    assert (answer.status_code, answer.json()["type"]) == (503, "/problems/out-of-files")
+    assert refusal(answer) == (503, "out-of-files")
     assert answer.headers["retry-after"] == "1"
     assert "LimitNOFILE" in answer.json()["detail"]
     assert (await client.get("/v1/system")).status_code == 200
@@ -142,12 +142,11 @@ async def test_metrics_count_requests_starts_and_loads(stand: Stand) -> None:
 @pytest.mark.nightly("thousands of series")
 async def test_requests_are_answered_while_metrics_are_written(tmp_path: Path) -> None:
     """A page of five hundred applications is no single turn of the event loop, and holds every series whole."""
-    async with running(tmp_path) as appliance:
-        box = appliance.running()
+    async with stand_on(tmp_path) as stand:
+        box = stand.appliance.running()
         for number in range(500):
             key = (f"default/{number:04}", "fp32", "default")
             box.telemetry.done(key, warm=True, parts_ns=(number, 10 * number, 0), items=1, run_items=1, at_ns=1)
-        stand = Stand(appliance, tmp_path, {"admin": (tmp_path / "admin.key").read_text().strip()})
         admin, anybody = stand.client(), stand.client(None)
         assert (await admin.get("/v1/system")).status_code == 200
         page = asyncio.create_task(admin.get("/metrics"))
@@ -157,7 +156,6 @@ async def test_requests_are_answered_while_metrics_are_written(tmp_path: Path) -
             answered += 1
             await asyncio.sleep(0)  # noqa: TID251 - no time passes
         found = samples((await page).text)
-        await stand.close()
     assert answered > 10
     assert sum(name == "appliance_requests_total" for name, _ in found) == 500
     assert sum(name == "appliance_request_seconds_bucket" for name, _ in found) == 500 * len(PARTS) * (
@@ -189,11 +187,10 @@ async def test_metrics_for_a_tenant_have_its_own_series_only(stand: Stand) -> No
     assert (await stand.client(None).get("/metrics")).status_code == 401
 
 
-async def test_metrics_may_be_opened_to_all_by_setting(stand: Stand) -> None:
+async def test_metrics_may_be_opened_to_all_by_setting(stand_with: StandWith) -> None:
     """Each caller who reaches the port sees all of it."""
-    folder = copied(stand.state_dir, stand.state_dir.with_name("open"))
-    async with stand_on(folder, stand.keys, security={"metrics_open": True}) as other:
-        answer = await other.client(None).get("/metrics")
+    async with stand_with(security={"metrics_open": True}) as stand:
+        answer = await stand.client(None).get("/metrics")
         assert answer.status_code == 200
         assert ("appliance_ready", ()) in samples(answer.text)
 

@@ -4,10 +4,8 @@ Read from its sources (`model_parser.cc`, `data_loader.cc`, `infer_data_manager.
 `triton_client_backend.cc`).
 """
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ import numpy as np
 import pytest
 
 from tests.api.networks import running_sum, table_sums
-from tests.api.stand import Stand, copied, job_end, stand_on
+from tests.api.stand import FurnishedWith, Stand, copied, good, imported, stand_on
 
 pytestmark = [
     pytest.mark.nightly("what one load generator asks, with networks of its own; the reference client is in the gate"),
@@ -27,75 +25,46 @@ ITEM_BYTES = {"FP32": 4, "FP16": 2, "INT64": 8, "INT8": 1, "UINT8": 1}
 REQUESTS = 5
 
 
-@dataclass(frozen=True)
-class Tensor:
-    """A tensor of the model, with the shape of one item."""
-
-    name: str
-    datatype: str
-    shape: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Parsed:
-    """What the load generator makes of metadata and config."""
-
-    max_batch_size: int
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
-    is_sequence: bool
-
-
-def parsed(metadata: Mapping[str, Any], config: Mapping[str, Any]) -> Parsed:
-    """`ModelParser::InitTriton`: shapes are those of the metadata, without their first axis where there is a largest
-    batch.
-    """
-    largest = config["max_batch_size"]
-    assert type(largest) is int
-    for side in ("input", "output"):
-        named = {tensor["name"] for tensor in metadata[f"{side}s"]}
-        assert {tensor["name"] for tensor in config[side]} == named
-        for tensor in config[side]:
-            assert type(tensor.get("optional", False)) is bool
-    return Parsed(
-        largest,
-        tuple(_tensor(tensor, largest) for tensor in metadata["inputs"]),
-        tuple(_tensor(tensor, largest) for tensor in metadata["outputs"]),
-        "sequence_batching" in config,
-    )
-
-
-def _tensor(described: Mapping[str, Any], largest: int) -> Tensor:
-    assert all(type(dim) is int for dim in described["shape"])
-    return Tensor(described["name"], described["datatype"], tuple(described["shape"][1 if largest else 0 :]))
-
-
-def infer_body(model: Parsed, batch: int, parameters: Mapping[str, Any]) -> tuple[bytes, int]:
-    """`InferDataManager`: random bytes, the batch before the shape where there is a largest batch, outputs as
-    binary.
-    """
-    described, chunks = [], []
-    rng = np.random.default_rng(0)
-    for tensor in model.inputs:
-        assert tensor.shape, "unable to set shape for the input"
-        assert all(dim >= 0 for dim in tensor.shape), f"input {tensor.name} contains dynamic shape, provide shapes"
-        shape = [batch, *tensor.shape] if model.max_batch_size else list(tensor.shape)
-        chunk = rng.bytes(prod(shape) * ITEM_BYTES[tensor.datatype])
-        size = {"binary_data_size": len(chunk)}
-        described.append({"name": tensor.name, "shape": shape, "datatype": tensor.datatype, "parameters": size})
-        chunks.append(chunk)
-    outputs = [{"name": tensor.name, "parameters": {"binary_data": True}} for tensor in model.outputs]
-    header: dict[str, Any] = {"id": "0", "inputs": described, "outputs": outputs}
-    if parameters:
-        header["parameters"] = parameters
-    text = json.dumps(header).encode()
-    return b"".join([text, *chunks]), len(text)
-
-
+Document = Mapping[str, Any]
 Stats = Mapping[tuple[str, str], Mapping[str, int]]
 
 
-def read_statistics(answer: Mapping[str, Any]) -> Stats:
+def check_parsed(metadata: Document, config: Document) -> None:
+    """What `ModelParser::InitTriton` stops at."""
+    assert type(config["max_batch_size"]) is int
+    for side in ("input", "output"):
+        assert {tensor["name"] for tensor in config[side]} == {tensor["name"] for tensor in metadata[f"{side}s"]}
+        assert all(type(tensor.get("optional", False)) is bool for tensor in config[side])
+        assert all(type(dim) is int for tensor in metadata[f"{side}s"] for dim in tensor["shape"])
+
+
+def infer_body(metadata: Document, config: Document, batch: int = 1, **parameters: Any) -> tuple[bytes, dict[str, str]]:
+    """`InferDataManager`: random bytes in shapes of the metadata, whose first axis is the batch where there is a
+    largest batch; outputs as binary. Returns body and headers.
+    """
+    described, chunks = [], []
+    rng = np.random.default_rng(0)
+    for tensor in metadata["inputs"]:
+        item = tensor["shape"][1 if config["max_batch_size"] else 0 :]
+        assert item, "unable to set shape for the input"
+        assert all(dim >= 0 for dim in item), f"input {tensor['name']} contains dynamic shape, provide shapes"
+        shape = [batch, *item] if config["max_batch_size"] else item
+        chunks.append(rng.bytes(prod(shape) * ITEM_BYTES[tensor["datatype"]]))
+        described.append({**tensor, "shape": shape, "parameters": {"binary_data_size": len(chunks[-1])}})
+    outputs = [{"name": tensor["name"], "parameters": {"binary_data": True}} for tensor in metadata["outputs"]]
+    header = {"id": "0", "inputs": described, "outputs": outputs} | ({"parameters": parameters} if parameters else {})
+    text = json.dumps(header).encode()
+    sizes = {"Inference-Header-Content-Length": str(len(text)), "Content-Type": "application/octet-stream"}
+    return b"".join([text, *chunks]), sizes
+
+
+def header_of(answer: httpx.Response) -> Document:
+    assert answer.status_code == 200, answer.text
+    header: Document = json.loads(answer.content[: int(answer.headers["inference-header-content-length"])])
+    return header
+
+
+def read_statistics(answer: Document) -> Stats:
     """`TritonClientBackend::ParseStatistics`: every field it takes must be there, and unsigned."""
     rows: dict[tuple[str, str], dict[str, int]] = {}
     for row in answer["model_stats"]:
@@ -107,51 +76,39 @@ def read_statistics(answer: Mapping[str, Any]) -> Stats:
     return rows
 
 
-def measured_version(name: str, version: str, start: Stats, end: Stats) -> int:
+def measured_version(name: str, version: str, start: Stats, end: Stats) -> str:
     """`DetermineStatsModelVersion`: the asked one, else the highest whose queue count grew."""
-    if version:
-        assert (name, version) in end, "failed to find the requested model version"
-        return int(version)
-    grown = [
-        int(id[1])
-        for id, row in end.items()
-        if id[0] == name and row["queue.count"] > start.get(id, {"queue.count": 0})["queue.count"]
-    ]
-    assert grown, "failed to find the requested model version"
-    return max(grown)
+    before = {id: row["queue.count"] for id, row in start.items()}
+    grown = [id[1] for id, row in end.items() if id[0] == name and row["queue.count"] > before.get(id, 0)]
+    found = version or max(grown, key=int, default="")
+    assert (name, found) in end, "failed to find the requested model version"
+    return found
 
 
 async def measure(client: httpx.AsyncClient, name: str, *, version: str = "", batch: int = 1) -> Mapping[str, int]:
     """One run of the load generator; returns what the server's statistics grew by."""
 
     async def asked(path: str) -> Any:
-        answer = await client.get(path)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
+        return await good(client.get(path))
 
     assert "statistics" in (await asked("/v2"))["extensions"]
     path = f"/v2/models/{name}" + (f"/versions/{version}" if version else "")
-    model = parsed(await asked(path), await asked(f"{path}/config"))
-    assert batch == 1 or model.max_batch_size, "can not specify batch size > 1 as the model does not support batching"
+    metadata, config = await asked(path), await asked(f"{path}/config")
+    check_parsed(metadata, config)
+    assert batch == 1 or config["max_batch_size"], "batch size > 1 is given, but the model does not support batching"
     start = read_statistics(await asked(f"{path}/stats"))
     for number in range(REQUESTS):
-        ends = {"sequence_start": number == 0, "sequence_end": number == REQUESTS - 1}
-        body, length = infer_body(model, batch, {"sequence_id": 7, **ends} if model.is_sequence else {})
-        answer = await client.post(f"{path}/infer", content=body, headers=_binary(length))
-        assert answer.status_code == 200, answer.text
-        header = json.loads(answer.content[: int(answer.headers["inference-header-content-length"])])
+        ends = {"sequence_id": 7, "sequence_start": number == 0, "sequence_end": number == REQUESTS - 1}
+        body, headers = infer_body(metadata, config, batch, **(ends if "sequence_batching" in config else {}))
+        header = header_of(await client.post(f"{path}/infer", content=body, headers=headers))
         assert header["model_name"] == name
-        assert {output["name"] for output in header["outputs"]} == {tensor.name for tensor in model.outputs}
+        assert {one["name"] for one in header["outputs"]} == {one["name"] for one in metadata["outputs"]}
     end = read_statistics(await asked(f"{path}/stats"))
-    id = (name, str(measured_version(name, version, start, end)))
+    id = (name, measured_version(name, version, start, end))
     grown = {figure: value - start.get(id, {}).get(figure, 0) for figure, value in end[id].items()}
     counts = [grown[f"compute_{part}.count"] for part in ("input", "infer", "output")]
     assert len(set(counts)) == 1, "Server side statistics compute counts must be the same."
     return grown
-
-
-def _binary(length: int) -> dict[str, str]:
-    return {"Inference-Header-Content-Length": str(length), "Content-Type": "application/octet-stream"}
 
 
 @pytest.mark.parametrize("batch", [1, 8])
@@ -189,11 +146,10 @@ async def test_model_versions_are_numbers_in_all_documents_and_paths(stand: Stan
     index = (await client.post("/v2/repository/index", json={})).json()
     row = next(row for row in index if row["name"] == "digits")
     assert (row["version"], row["variant"], row["state"]) == ("1", "fp32", "READY")
-    body, length = infer_body(parsed(metadata, (await client.get("/v2/models/digits/config")).json()), 1, {})
+    body, headers = infer_body(metadata, (await client.get("/v2/models/digits/config")).json())
     for version in ("1", "fp32"):
         path = f"/v2/models/digits/versions/{version}"
-        answer = await client.post(f"{path}/infer", content=body, headers=_binary(length))
-        header = json.loads(answer.content[: int(answer.headers["inference-header-content-length"])])
+        header = header_of(await client.post(f"{path}/infer", content=body, headers=headers))
         assert (header["model_version"], header["parameters"]) == ("1", {"variant": "fp32", "evidence": "original"})
         (row,) = (await client.get(f"{path}/stats")).json()["model_stats"]
         assert (row["version"], row["variant"]) == ("1", "fp32")
@@ -202,7 +158,7 @@ async def test_model_versions_are_numbers_in_all_documents_and_paths(stand: Stan
     for version in ("2", "01", "0", "int8"):
         path = f"/v2/models/digits/versions/{version}"
         assert (await client.get(path)).status_code == 404
-        assert (await client.post(f"{path}/infer", content=body, headers=_binary(length))).status_code == 404
+        assert (await client.post(f"{path}/infer", content=body, headers=headers)).status_code == 404
     shown = (await client.get("/v1/models/digits/variants/fp32")).json()
     assert shown["number"] == 1
 
@@ -219,29 +175,22 @@ async def test_statistics_leave_out_a_deleted_variant(stand: Stand) -> None:
 # -- models whose first axis is no batch -------------------------------------------------------------------------------
 
 
-async def taught(state_dir: Path, keys: Mapping[str, str], models: Mapping[str, tuple[Path, str]]) -> None:
-    """Import models, each with its metadata, for harbour."""
-    async with stand_on(state_dir, keys) as stand:
-        harbour = stand.client("harbour")
+@pytest.fixture(scope="module")
+def with_fixed(furnished_with: FurnishedWith, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A furnished state folder with both models, of harbour's."""
+    folder = tmp_path_factory.mktemp("fixed")
+    state = {"state": [{"input": "S", "output": "SN", "shape": [1, 2]}]}
+    models = {
+        "table": (table_sums(folder / "table.onnx"), {"precisions": []}),
+        "sum": (running_sum(folder / "sum.onnx"), {"precisions": [], **state}),
+    }
+
+    async def teach(stand: Stand) -> None:
         for name, (path, metadata) in models.items():
-            form: dict[str, Any] = {"data": {"name": name, "task": "tensor", "metadata": metadata}}
-            form["files"] = {"file": await asyncio.to_thread(path.read_bytes)}
-            job = await job_end(harbour, (await harbour.post("/v1/models", **form)).json()["id"])
+            job = await imported(stand.client("harbour"), name, path.read_bytes(), metadata=metadata)
             assert job["state"] == "done", job
 
-
-@pytest.fixture(scope="module")
-def with_fixed(furnished: tuple[Path, dict[str, str]], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A furnished state folder with both models."""
-    folder = tmp_path_factory.mktemp("fixed")
-    state_dir = copied(furnished[0], folder / "state")
-    state = '{"precisions": [], "state": [{"input": "S", "output": "SN", "shape": [1, 2]}]}'
-    models = {
-        "table": (table_sums(folder / "table.onnx"), '{"precisions": []}'),
-        "sum": (running_sum(folder / "sum.onnx"), state),
-    }
-    asyncio.run(taught(state_dir, furnished[1], models))
-    return state_dir
+    return furnished_with(teach)
 
 
 @pytest.fixture

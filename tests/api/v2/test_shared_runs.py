@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.api.networks import quiet_rows
-from tests.api.stand import Stand, job_end
+from tests.api.stand import Stand, imported
 
 pytestmark = pytest.mark.anyio
 
@@ -16,13 +16,8 @@ pytestmark = pytest.mark.anyio
 async def test_request_does_not_influence_others_of_its_shared_run(stand: Stand, tmp_path: Path) -> None:
     """The network looks at the other rows only where a value is above 60, which trial inputs never are."""
     museum = stand.client("museum")
-    path = quiet_rows(tmp_path / "rows.onnx")
-    accepted = await museum.post(
-        "/v1/models",
-        data={"name": "rows", "task": "tensor"},
-        files={"file": path.read_bytes()},
-    )
-    assert (await job_end(museum, accepted.json()["id"]))["state"] == "done"
+    network = quiet_rows(tmp_path / "rows.onnx").read_bytes()
+    assert (await imported(museum, "rows", network))["state"] == "done"
     shown = (await museum.get("/v1/models/rows")).json()["variants"]
     assert {one["profile"]["shared_rows_max"] for one in shown if one["profile"]} == {1}
 

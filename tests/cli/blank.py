@@ -1,0 +1,29 @@
+"""Answers of a box of which a test says only what it is about."""
+
+import datetime
+from enum import Enum
+from typing import Annotated, Any, TypeVar, get_args, get_origin
+
+from appliance.wire.shape import Shape
+
+Made = TypeVar("Made", bound=Shape)
+
+
+def blank(shape: type[Made], **facts: Any) -> Made:
+    """One with these facts, and with nothing in every other field that has no default."""
+    left = {name: field for name, field in shape.model_fields.items() if field.is_required() and name not in facts}
+    return shape.model_validate({name: _nothing(field.annotation) for name, field in left.items()} | facts)
+
+
+def _nothing(kind: Any) -> Any:
+    """Null where that may be, else the empty text, zero, the first of an enumeration, or a blank answer."""
+    if type(None) in get_args(kind):
+        return None
+    if get_origin(kind) is Annotated:
+        return _nothing(get_args(kind)[0])
+    kind = get_origin(kind) or kind
+    if kind is datetime.datetime:
+        return datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    if issubclass(kind, Enum):
+        return next(iter(kind))
+    return blank(kind) if issubclass(kind, Shape) else kind()
