@@ -2,13 +2,17 @@
 
 import asyncio
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from appliance.domain.catalogue import Latency, Profile, RunBound
 from appliance.domain.errors import LoadFailed, RunFailed
 from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, Reference, TriedForm
+
+
+async def at_once(processor: str) -> None:
+    """Nothing comes before."""
 
 
 class FakeMeasure:
@@ -37,6 +41,9 @@ class FakeMeasure:
         """Of every profile. Above 1, several runs at once were measured, too, of one item only."""
         self.reduced_share, self.reduced_differs = 0.5, 0.0
         """Of forms in fewer bits: their run times against those of others, and what they compute differently."""
+        self.before_prepare: Callable[[str], Awaitable[None]] = at_once
+        self.before_profile: Callable[[str], Awaitable[None]] = at_once
+        """Awaited with the kind of the processor: to wait, or to raise."""
         self.gate = asyncio.Event()
         """Profiles wait for it; set unless a test clears it."""
         self.gate.set()
@@ -44,6 +51,7 @@ class FakeMeasure:
     async def prepare(
         self, source: str, target_dir: str, processor: str, *, is_reduced: bool = False
     ) -> PreparedForm | None:
+        await self.before_prepare(processor)
         self.prepared.append(source)
         if not self.has_forms or self.cannot_prepare(source, processor):
             if self.reason:
@@ -63,6 +71,7 @@ class FakeMeasure:
         growth: Growth = Growth(),  # noqa: B008
         reference: Reference | None = None,
     ) -> Profile:
+        await self.before_profile(processor)
         await self.gate.wait()
         self.profiled.append((form, list(cases)))
         if reference is not None:

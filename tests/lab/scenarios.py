@@ -4,6 +4,7 @@ import copy
 from typing import Any
 
 from appliance.lab.scenario import Scenario, parse_scenario
+from appliance.lab.simulation import simulate
 
 SMALL: dict[str, Any] = {
     "seed": 3,
@@ -38,3 +39,32 @@ def document(**changes: Any) -> dict[str, Any]:
 
 def scenario(**changes: Any) -> Scenario:
     return parse_scenario(document(**changes))
+
+
+def figures(written: dict[str, Any]) -> dict[str, Any]:
+    """What comes of a scenario, but for the times that decisions took."""
+    found: dict[str, Any] = simulate(parse_scenario(written)).outcome.document()
+    found.pop("decisions")
+    return found
+
+
+CPU, NPU = {"name": "cpu"}, {"name": "npu"}
+
+
+def resident(name: str, **variant: Any) -> dict[str, Any]:
+    """A model of one variant of 100 MB that is in memory at the start."""
+    shape = {"name": "int8", "size_mb": 100, "accuracy": 80, "load_ms": 200, "resident": True, **variant}
+    return {"name": name, "variants": [shape]}
+
+
+def several(*processors: dict[str, Any], slo_ms: float = 100, **changes: Any) -> dict[str, Any]:
+    """A scenario with these processors in 500 MB: `door` asks `faces`."""
+    return document(
+        **{
+            "box": {"memory_mb": 500, "processors": list(processors)},
+            "applications": [{"name": "door", "model": "faces", "latency_slo_ms": slo_ms}],
+            "policies": {},
+            "duration_s": 10,
+            **changes,
+        }
+    )

@@ -5,47 +5,23 @@ from typing import Any
 
 import pytest
 
-from appliance.lab.scenario import parse_scenario, read_scenario
-from appliance.lab.simulation import Run, simulate
-from tests.lab.scenarios import document
+from appliance.lab.scenario import read_scenario
+from appliance.lab.simulation import simulate
+from tests.lab.scenarios import CPU, NPU, figures, resident, several
 
 pytestmark = pytest.mark.gate("whole simulations")
 
 BIG, LITTLE = {"name": "big", "kind": "cpu"}, {"name": "little", "kind": "cpu"}
-CPU, NPU = {"name": "cpu"}, {"name": "npu"}
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
-
-
-def _model(name: str, **variant: Any) -> dict[str, Any]:
-    shape = {"name": "int8", "size_mb": 100, "accuracy": 80, "load_ms": 200, "resident": True, **variant}
-    return {"name": name, "variants": [shape]}
 
 
 def _written(*processors: dict[str, Any], rps: float = 50, **changes: Any) -> dict[str, Any]:
     """`faces` takes 10 ms on the first processor and on an NPU 4, on little cores 30."""
     latencies = {"big": {"1": 10}, "little": {"1": 30}, "cpu": {"1": 10}, "npu": {"1": 4}}
     own = {name: row for name, row in latencies.items() if name in [one["name"] for one in processors]}
-    return document(
-        **{
-            "box": {"memory_mb": 500, "processors": list(processors)},
-            "models": [_model("faces", latency_ms=own)],
-            "applications": [{"name": "door", "model": "faces", "latency_slo_ms": 150}],
-            "arrivals": [{"application": "door", "poisson_rps": rps}],
-            "policies": {},
-            "duration_s": 12,
-            **changes,
-        }
-    )
-
-
-def run(written: dict[str, Any]) -> Run:
-    return simulate(parse_scenario(written))
-
-
-def figures(written: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = run(written).outcome.document()
-    found.pop("decisions")
-    return found
+    models, arrivals = [resident("faces", latency_ms=own)], [{"application": "door", "poisson_rps": rps}]
+    given = {"models": models, "arrivals": arrivals, "duration_s": 12, **changes}
+    return several(*processors, slo_ms=150, **given)
 
 
 def used(found: dict[str, Any]) -> dict[str, int]:
@@ -89,8 +65,8 @@ def test_processor_kinds_on_the_same_core_take_turns() -> None:
         "groups": [{"name": "cores", "cores": 1}],
     }
     models = [
-        _model("faces", latency_ms={"cpu": {"1": 10}, "vector": {"1": 30}}),
-        _model("words", latency_ms={"cpu": {"1": 30}, "vector": {"1": 10}}),
+        resident("faces", latency_ms={"cpu": {"1": 10}, "vector": {"1": 30}}),
+        resident("words", latency_ms={"cpu": {"1": 30}, "vector": {"1": 10}}),
     ]
     applications = [{"name": "door", "model": "faces"}, {"name": "captions", "model": "words"}]
     arrivals = [{"application": one["name"], "times_s": [1.0] * 5} for one in applications]
@@ -133,15 +109,12 @@ def _in_parts(**changes: Any) -> dict[str, Any]:
         ],
         "latency_ms": {"cpu": {"body": 30, "resize": 4, "heads": 20}, "npu": {"body": 5, "heads": 6}},
     }
-    return _written(CPU, NPU, **{"models": [_model("faces", units=units)], **changes})
+    return _written(CPU, NPU, **{"models": [resident("faces", units=units)], **changes})
 
 
 @pytest.mark.nightly("minutes of many requests")
 def test_network_in_parts_uses_both_processor_kinds() -> None:
-    """5 ms on the NPU, 4 on the CPU, 6 on the NPU; meanwhile others have the NPU."""
-    one = figures(_in_parts(arrivals=[{"application": "door", "times_s": [1.0]}]))
-    assert one["latency_ms"]["p50"] == pytest.approx(15, abs=0.1)
-    assert used(one) == {"cpu": 1, "npu": 2}
+    """While a request is on the CPU others have the NPU."""
     found = figures(_in_parts(rps=60))
     assert found["failed"] == found["dropped"] == 0
     assert used(found)["npu"] > 0.9 * 2 * found["requests"]
@@ -155,7 +128,7 @@ def test_processor_kind_not_needed_by_parts_helps_where_the_others_are_taken() -
     ops = [{**op, "processors": [*op["processors"], "gpu"]} for op in units["ops"]]
     latency_ms = {**units["latency_ms"], "gpu": {"body": 40, "resize": 6, "heads": 30}}
     box = {"memory_mb": 500, "processors": [CPU, NPU, gpu]}
-    models = [_model("faces", units={"ops": ops, "latency_ms": latency_ms}, load_ms=50)]
+    models = [resident("faces", units={"ops": ops, "latency_ms": latency_ms}, load_ms=50)]
     found = figures(_in_parts(box=box, models=models, rps=100, duration_s=4))
     assert used(found)["gpu"] > 10
     assert found["memory_peak_mb"] == pytest.approx(267, abs=1)

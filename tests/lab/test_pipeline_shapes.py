@@ -12,6 +12,7 @@ from appliance.lab.problems.base import Malformed, shaped
 from appliance.lab.scenario import parse_scenario
 from appliance.modelstore.store.pipelines import PER_TENANT_MAX
 from appliance.modelstore.store.records import ALL_TENANTS
+from tests.lab.refusals import refusal
 from tests.lab.scenarios import document
 
 STAGES: list[dict[str, Any]] = [{"application": "door"}, {"application": "captions", "after": "door", "fan_out": 2.0}]
@@ -65,9 +66,7 @@ def test_pipeline_in_short_form_has_a_crop_before_a_stage_with_fan_out() -> None
     ],
 )
 def test_malformed_pipeline_shape_names_its_key(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(Malformed) as caught:
-        parse_scenario(document(pipelines=[entry(**changes)]))
-    assert str(caught.value).startswith(message)
+    assert refusal(document(pipelines=[entry(**changes)]), parse_scenario).startswith(message)
 
 
 def test_pipeline_name_twice_or_without_duration_is_refused() -> None:

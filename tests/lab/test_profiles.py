@@ -12,6 +12,7 @@ from appliance.lab.networks import INPUT
 from appliance.lab.scenario import parse_scenario
 from tests.fakes.clock import run_virtual
 from tests.lab.scenarios import document
+from tests.present import present
 
 
 @pytest.mark.parametrize("factor", [0.5, 2, 5])
@@ -30,8 +31,7 @@ def test_profile_after_fifty_runs_at_another_speed_is_within_a_tenth(factor: flo
             now_ns = box.clock.now_ns()
             await box.core.engine.infer(Request("default/door", "default", {INPUT: np.zeros(1, np.float32)}, now_ns))
         working.cancel()
-        times = box.core.catalogue.entry("default/door").servables["fp32"].times
-        assert times is not None
+        times = present(box.core.catalogue.entry("default/door").servables["fp32"].times)
         return times.usual.expected_ns(1, 1, box.clock.now_ns()) / NS_PER_MS
 
     assert run_virtual(story) == pytest.approx(40 * factor, rel=0.1)
@@ -56,8 +56,7 @@ def test_profile_p99_is_as_written_by_batch_and_concurrency(
     read = parse_scenario(written)
 
     async def story() -> dict[tuple[int, int], float]:
-        profile = compose(read).core.catalogue.entry("default/door").servables["fp32"].profile
-        assert profile is not None
+        profile = present(compose(read).core.catalogue.entry("default/door").servables["fp32"].profile)
         return {(row.batch, row.concurrency): row.p99_ms for row in profile.latencies}
 
     assert run_virtual(story) == pytest.approx(expected)

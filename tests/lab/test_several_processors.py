@@ -6,59 +6,27 @@ from typing import Any
 import pytest
 
 from appliance.lab.clairvoyant.reference import references
-from appliance.lab.problems.base import Malformed
 from appliance.lab.report import report
 from appliance.lab.scenario import parse_scenario
 from appliance.lab.simulation import simulate
 from appliance.policies.dispatch import DISPATCH_POLICIES
 from tests.harness.lanes import seeds
-from tests.lab.scenarios import document
+from tests.lab.refusals import refusal
+from tests.lab.scenarios import CPU, NPU, document, figures, resident, several
 
 pytestmark = pytest.mark.gate("whole simulations")
-
-CPU, NPU = {"name": "cpu"}, {"name": "npu"}
-
-
-def _model(name: str, **variant: Any) -> dict[str, Any]:
-    shape = {"name": "int8", "size_mb": 100, "accuracy": 80, "load_ms": 200, "resident": True, **variant}
-    return {"name": name, "variants": [shape]}
 
 
 def _written(*processors: dict[str, Any], times_s: list[float] | None = None, **changes: Any) -> dict[str, Any]:
     """`faces` takes 40 ms on the CPU and 10 on the NPU."""
-    return document(
-        **{
-            "box": {"memory_mb": 500, "processors": list(processors)},
-            "models": [_model("faces", latency_ms={"cpu": {"1": 40}, "npu": {"1": 10}})],
-            "applications": [{"name": "door", "model": "faces", "latency_slo_ms": 100}],
-            "arrivals": [{"application": "door", "times_s": times_s or [1.0, 1.0, 1.0, 1.0, 1.0, 1.0]}],
-            "policies": {},
-            "duration_s": 10,
-            **changes,
-        }
-    )
-
-
-def figures(written: dict[str, Any]) -> dict[str, Any]:
-    found = simulate(parse_scenario(written)).outcome.document()
-    found.pop("decisions")
-    return found
-
-
-def test_processors_on_the_same_core_take_turns() -> None:
-    """With one core for both the CPU gets nothing that the NPU would do sooner."""
-    shared = [{**one, "group": "cores"} for one in (CPU, NPU)]
-    box = {"memory_mb": 500, "processors": shared, "groups": [{"name": "cores", "cores": 1}]}
-
-    found = figures(_written(box=box))
-
-    assert {name: use["batches"] for name, use in found["processors"].items()} == {"cpu": 0, "npu": 6}
-    assert found["latency_ms"] == {"p50": 30, "p99": 60}
+    models = [resident("faces", latency_ms={"cpu": {"1": 40}, "npu": {"1": 10}})]
+    arrivals = [{"application": "door", "times_s": times_s or [1.0, 1.0, 1.0, 1.0, 1.0, 1.0]}]
+    return several(*processors, **{"models": models, "arrivals": arrivals, **changes})
 
 
 def test_workers_of_a_processor_run_concurrently() -> None:
     """Two runs at once take 15 ms each, and nothing is assumed of more."""
-    model = _model("faces", latency_ms={"npu": {"1": 10, "1x2": 15}})
+    model = resident("faces", latency_ms={"npu": {"1": 10, "1x2": 15}})
 
     found = figures(_written(CPU, {**NPU, "concurrency": 2}, models=[model]))
 
@@ -78,8 +46,8 @@ def test_network_in_units_runs_each_unit_on_its_processor() -> None:
     }
     box = {"memory_mb": 500, "processors": [CPU, NPU]}
 
-    one = figures(_written(box=box, models=[_model("faces", units=graph)], times_s=[1.0]))
-    both = figures(_written(box=box, models=[_model("faces", units=graph)], times_s=[1.0, 1.0]))
+    one = figures(_written(box=box, models=[resident("faces", units=graph)], times_s=[1.0]))
+    both = figures(_written(box=box, models=[resident("faces", units=graph)], times_s=[1.0, 1.0]))
 
     assert one["latency_ms"]["p99"] == 15
     assert both["latency_ms"]["p99"] < 2 * 15
@@ -88,27 +56,13 @@ def test_network_in_units_runs_each_unit_on_its_processor() -> None:
 
 def test_network_in_units_on_equal_processors_runs_as_one_unit() -> None:
     latency_ms = {"cpu": {"1": 40}, "npu": {"1": 10}}
-    pieces = _written(CPU, NPU, models=[_model("faces", latency_ms=latency_ms, units=4)])
+    pieces = _written(CPU, NPU, models=[resident("faces", latency_ms=latency_ms, units=4)])
     assert figures(pieces) == figures(_written(CPU, NPU))
-
-
-def test_lost_processor_loses_no_request() -> None:
-    """Full load, the NPU away for 3 of 10 s: each request has its answer."""
-    lost = [{"kind": "processor-lost", "target": "npu", "at_s": 3, "for_s": 3}]
-    applications = [{"name": "door", "model": "faces", "late": "run", "latency_slo_ms": 100}]
-    arrivals = [{"application": "door", "poisson_rps": 80}]
-    changes: dict[str, Any] = {"applications": applications, "arrivals": arrivals, "duration_s": 10}
-
-    usual, found = figures(_written(CPU, NPU, **changes)), figures(_written(CPU, NPU, faults=lost, **changes))
-
-    assert found["warm"] + found["cold"] == found["requests"] == usual["requests"]
-    assert found["processors"]["npu"]["busy"] < usual["processors"]["npu"]["busy"]
-    assert found["slo_attainment"] < usual["slo_attainment"]
 
 
 def test_requests_fail_when_their_only_processor_never_returns() -> None:
     lost = [{"kind": "processor-lost", "target": "npu", "at_s": 0.5}]
-    model = _model("faces", latency_ms={"npu": {"1": 10}})
+    model = resident("faces", latency_ms={"npu": {"1": 10}})
 
     found = figures(_written(CPU, NPU, models=[model], faults=lost))
 
@@ -152,7 +106,7 @@ def test_processors_own_memory_counts_when_none_is_shared() -> None:
 
 def test_networks_that_run_on_different_processors_share_a_box() -> None:
     """No processor runs both."""
-    models = [_model("faces", latency_ms={"npu": {"1": 10}}), _model("words", latency_ms={"cpu": {"1": 20}})]
+    models = [resident("faces", latency_ms={"npu": {"1": 10}}), resident("words", latency_ms={"cpu": {"1": 20}})]
     applications = [{"name": "door", "model": "faces"}, {"name": "text", "model": "words"}]
     arrivals = [{"application": name, "times_s": [1.0, 2.0]} for name in ("door", "text")]
 
@@ -166,7 +120,7 @@ def test_networks_that_run_on_different_processors_share_a_box() -> None:
 def _parted() -> dict[str, Any]:
     """A network that no processor runs whole."""
     ops = [{"name": "body", "processors": ["npu"]}, {"name": "head", "processors": ["cpu"], "inputs": ["body"]}]
-    return _model("faces", units={"ops": ops, "latency_ms": {"cpu": {"head": 4}, "npu": {"body": 5}}})
+    return resident("faces", units={"ops": ops, "latency_ms": {"cpu": {"head": 4}, "npu": {"body": 5}}})
 
 
 def test_network_that_no_processor_runs_whole_runs_in_parts() -> None:
@@ -219,23 +173,23 @@ WRONG = [
         "box.groups[0].name: ",
     ),
     ({"policies": {"dispatch": "magic"}}, "policies.dispatch: "),
-    ({"models": [_model("faces", latency_ms={"gpu": {"1": 1}})]}, "models[0].variants[0].latency_ms: has nothing"),
+    ({"models": [resident("faces", latency_ms={"gpu": {"1": 1}})]}, "models[0].variants[0].latency_ms: has nothing"),
     (
-        {"models": [_model("faces", units={**GRAPH, "latency_ms": {}})]},
+        {"models": [resident("faces", units={**GRAPH, "latency_ms": {}})]},
         "models[0].variants[0].units.latency_ms.cpu: lacks operator 'a'",
     ),
     (
-        {"models": [_model("faces", units={**GRAPH, "ops": [{"name": "a", "processors": ["dsp"]}]})]},
+        {"models": [resident("faces", units={**GRAPH, "ops": [{"name": "a", "processors": ["dsp"]}]})]},
         "models[0].variants[0].units.ops[0].processors: has none",
     ),
     (
-        {"models": [_model("faces", units={**GRAPH, "ops": [{**GRAPH["ops"][0], "inputs": ["a"]}]})]},  # type: ignore[index]
+        {"models": [resident("faces", units={**GRAPH, "ops": [{**GRAPH["ops"][0], "inputs": ["a"]}]})]},  # type: ignore[index]
         "models[0].variants[0].units.ops: operator 'a' waits for itself",
     ),
     (
         {
             "box": {"memory_mb": 500, "processors": [CPU, {"name": "second", "kind": "npu"}, NPU]},
-            "models": [_model("faces", latency_ms={"cpu": {"1": 40}, "second": {"1": 10}})],
+            "models": [resident("faces", latency_ms={"cpu": {"1": 40}, "second": {"1": 10}})],
         },
         "box.processors[2].kind: is that of 'second'",
     ),
@@ -244,9 +198,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("changes", "message"), WRONG)
 def test_impossible_scenario_is_refused_by_its_key(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(Malformed) as caught:
-        figures(_written(CPU, NPU, **changes))
-    assert str(caught.value).startswith(message)
+    assert refusal(_written(CPU, NPU, **changes), figures).startswith(message)
 
 
 def test_clairvoyant_reference_refuses_several_processors() -> None:
@@ -258,15 +210,6 @@ def test_scenario_with_one_processor_makes_no_dispatch_decisions() -> None:
     """A box's own scenario names all its policies."""
     found = simulate(parse_scenario(document(policies={"dispatch": "fifo"}))).outcome.document()
     assert "dispatch" not in found["decisions"]  # type: ignore[operator]
-
-
-def test_run_times_are_drawn_from_those_a_box_has_served() -> None:
-    """A served time at random for each run, in place of the profile's."""
-    model = _model("faces", latency_ms={"cpu": {"1": 40}, "npu": {"1": 10}}, served_ms={"npu": [9, 12]})
-
-    found = figures(_written(CPU, NPU, models=[model], times_s=[float(second) for second in range(1, 9)]))
-
-    assert (found["latency_ms"]["p50"] in (9, 12), found["latency_ms"]["p99"]) == (True, 12)
 
 
 @pytest.mark.parametrize("seed", seeds(gate=4, nightly=12))
@@ -296,8 +239,8 @@ def test_random_box_answers_each_request_once(seed: int) -> None:
         }
 
     models = [
-        _model("faces", latency_ms={"cpu": {"1": 30}, "npu": {"1": 8, "1x2": 12}}),
-        _model("words", units=graph()),
+        resident("faces", latency_ms={"cpu": {"1": 30}, "npu": {"1": 8, "1x2": 12}}),
+        resident("words", units=graph()),
     ]
     applications: list[dict[str, Any]] = [
         {"name": "door", "model": "faces", "latency_slo_ms": 60, "tenant": "a"},

@@ -115,14 +115,6 @@ def test_tenant_over_its_rate_is_refused() -> None:
     assert (figures["dropped"], figures["cold"], figures["warm"]) == (2, 1, 1)
 
 
-def test_concurrent_runs_take_as_long_as_profiled() -> None:
-    written = document(arrivals=[{"application": "door", "times_s": [1, 5, 5]}])
-    written["box"]["processors"] = [{"name": "cpu", "concurrency": 2}]
-    written["models"][0]["variants"][0]["latency_ms"]["cpu"] = {"1": 40, "1x2": 60}
-    figures = _figures(Scenario.model_validate(written))
-    assert figures["latency_ms"] == {"p50": 60, "p99": 940}  # 40 and 60 run together; nobody waits 80
-
-
 def test_run_times_are_drawn_from_those_served_on_the_processor() -> None:
     """In place of the profile's; what was seen on another processor does not count."""
     written = document(arrivals=[{"application": "door", "times_s": list(range(1, 60))}])

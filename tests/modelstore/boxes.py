@@ -3,14 +3,14 @@ measuring is a fake.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from appliance.clock import NS_PER_S, SystemClock
-from appliance.domain.catalogue import Precision, TensorSpec, Variant
+from appliance.domain.catalogue import Model, Precision, TensorSpec, Variant
 from appliance.domain.hardware import ProcessorDescription
 from appliance.domain.jobs import ImportRequest, JobRecord
 from appliance.domain.names import variant_id
@@ -19,6 +19,7 @@ from appliance.modelstore.importing.deletion import ModelDeletion
 from appliance.modelstore.importing.importer import Importer, ImportOptions
 from appliance.modelstore.importing.prepared import Builds
 from appliance.modelstore.importing.upkeep import Asked, nobody
+from appliance.modelstore.store.quick_start import Beginning, quick_start
 from appliance.modelstore.store.state_folder import StateFolder
 from appliance.modelstore.store.store import Change, ChangeFeed, Store
 from appliance.modelstore.store.uploads import Uploads
@@ -28,6 +29,7 @@ from tests.fakes.sinks import Events
 CPU = ProcessorDescription("cpu", "cpu", 2, 1, "host", "library 1")
 ENDED = (JobState.DONE, JobState.FAILED, JobState.CANCELLED)
 MIB = 2**20
+PATIENCE_S = 240.0
 
 
 class CalendarClock(SystemClock):
@@ -63,10 +65,19 @@ class Parts:
     events: Events
     changes: list[Change] = field(default_factory=list)
 
-    async def settled(self, is_so: Callable[[], Awaitable[bool]]) -> None:
-        """Return when something has come about that nobody can be asked to announce."""
-        while not await is_so():
-            await self.clock.sleep_until_ns(self.clock.now_ns() + 10_000_000)
+    def files(self, folder: str) -> set[str]:
+        """Names of the files in a folder of the state folder, and in the folders below it."""
+        return {path.name for path in (self.store.state_dir / folder).rglob("*") if path.is_file()}
+
+    async def variants(self, model: str = "default/net") -> tuple[Variant, ...]:
+        return (await self.store.models.get(model)).variants
+
+    async def model_once(self, is_so: Callable[[Variant], object], id: str = "default/net") -> Model:
+        """The model once it has variants and all of them are so."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not (found := await self.variants(id)) or not all(map(is_so, found)):
+                await self.clock.sleep_until_ns(self.clock.now_ns() + 10_000_000)
+        return await self.store.models.get(id)
 
     async def ended(self, id: str) -> JobRecord:
         """The job once it has ended."""
@@ -148,6 +159,36 @@ async def stored_variant(store: Store, folder: Path, model: str, name: str, body
         is_original=name == "fp32",
     )
     return await store.models.put_variant(variant, staged)
+
+
+def filled(state: Path, models: int, body_bytes: int = 5000) -> None:
+    """Make a state folder with models of different contents. Not in a running loop, like `whole_models`."""
+
+    async def fill() -> None:
+        async with parts(state, runs=False) as box:
+            for number in range(models):
+                await stored_model(box.store, state.parent, f"m{number}", bytes([number]) * body_bytes)
+
+    asyncio.run(fill())
+
+
+def whole_models(state: Path) -> int:
+    """Return how many models there are, each with its content as its digest says, and nothing put away."""
+
+    async def look() -> int:
+        async with parts(state, runs=False) as box:
+            models = (await box.store.snapshot()).models
+            assert all(box.store.blobs.path(model.variants[0].content_sha256).exists() for model in models)
+            assert list((state / "quarantine").iterdir()) == []
+            return len(models)
+
+    return asyncio.run(look())
+
+
+def quickly_started(state: Path) -> Beginning | None:
+    """What the quick start reads of a state folder."""
+    with closing(StateFolder.open(state)) as folder:
+        return quick_start(folder)
 
 
 async def stream(*blocks: bytes) -> AsyncIterator[bytes]:

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from onnx import ModelProto, helper
+from onnx import ModelProto
 
 from appliance.domain.catalogue import TaskKind, TaskSpec
 from tests.modelstore import networks
@@ -56,11 +56,7 @@ def trained(seed: int = 0, steps: int = 250) -> ModelProto:
         w2, b2 = w2 - hidden.T @ error, b2 - error.sum(0)
         w1, b1 = w1 - x.T @ back, b1 - back.sum(0)
     weights = {name: np.asarray(value, np.float32) for name, value in {"w1": w1, "b1": b1, "w2": w2, "b2": b2}.items()}
-    nodes = [
-        helper.make_node("Gemm", ["x", "w1", "b1"], ["h"]),
-        helper.make_node("Relu", ["h"], ["r"]),
-        helper.make_node("Gemm", ["r", "w2", "b2"], ["y"]),
-    ]
+    nodes = "h = Gemm(x, w1, b1) r = Relu(h) y = Gemm(r, w2, b2)"
     return networks.model(nodes, {"x": ("n", SIDE * SIDE)}, {"y": ("n", CLASSES)}, weights)
 
 

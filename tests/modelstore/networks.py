@@ -6,13 +6,19 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.parser
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
 
+def nodes_of(text: str) -> list[NodeProto]:
+    """Nodes as they are written: `b = Relu(a) y = Concat<axis=1>(a, b)`."""
+    return list(onnx.parser.parse_graph(f"g () => () {{ {text} }}").node)
+
+
 def model(
-    nodes: Sequence[NodeProto],
+    nodes: str | Sequence[NodeProto],
     inputs: dict[str, Sequence[int | str]],
     outputs: dict[str, Sequence[int | str]],
     weights: dict[str, np.ndarray] | None = None,
@@ -22,17 +28,28 @@ def model(
     types: dict[str, int] | None = None,
     metadata: dict[str, str] | None = None,
 ) -> ModelProto:
-    """A model; tensors are float32 where `types` does not say otherwise, strings in shapes are free dimensions."""
+    """A model of nodes or their text; tensors are float32 where `types` does not say otherwise, strings in shapes are
+    free dimensions. Operators of other domains are of version 1.
+    """
     kinds = types or {}
     values = [
         [helper.make_tensor_value_info(name, kinds.get(name, FLOAT), shape) for name, shape in side.items()]
         for side in (inputs, outputs)
     ]
     stored = [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()]
-    graph = helper.make_graph(list(nodes), "g", values[0], values[1], stored)
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir)
+    listed = nodes_of(nodes) if isinstance(nodes, str) else list(nodes)
+    graph = helper.make_graph(listed, "g", values[0], values[1], stored)
+    imports = {"": opset} | {node.domain: 1 for node in listed if node.domain}
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid(*one) for one in imports.items()], ir_version=ir)
     helper.set_model_props(made, metadata or {})
     return made
+
+
+def parsed(inputs: str, body: str, constants: str = "", output: str = "float[N] y", opset: int = 17) -> ModelProto:
+    """A model as it is written: inputs `float[N,4] x`, nodes as `nodes_of` has them, constants `int64[2] s = {1,2}`."""
+    kept = f"<{constants}>" if constants else ""
+    graph = f"g ({inputs}) => ({output}) {kept} {{ {body} }}"
+    return onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : {opset}]> {graph}')
 
 
 def write(made: ModelProto, folder: Path, name: str = "upload.onnx") -> str:
@@ -44,7 +61,7 @@ def write(made: ModelProto, folder: Path, name: str = "upload.onnx") -> str:
 
 def relu(shape: Sequence[int | str] = ("n", 4), **more: Any) -> ModelProto:
     """One node, no weights."""
-    return model([helper.make_node("Relu", ["x"], ["y"])], {"x": shape}, {"y": shape}, **more)
+    return model("y = Relu(x)", {"x": shape}, {"y": shape}, **more)
 
 
 def classifier(opset: int = 17, classes: int = 5, seed: int = 0) -> ModelProto:
@@ -93,38 +110,19 @@ def attention(width: int = 64, seed: int = 0) -> ModelProto:
             "wv": (width, width),
         }.items()
     }
-    nodes = [
-        helper.make_node("Gather", ["table", "input_ids"], ["e"]),
-        helper.make_node("MatMul", ["e", "wq"], ["q"]),
-        helper.make_node("MatMul", ["e", "wk"], ["k"]),
-        helper.make_node("MatMul", ["e", "wv"], ["v"]),
-        helper.make_node("Transpose", ["k"], ["kt"], perm=[0, 2, 1]),
-        helper.make_node("MatMul", ["q", "kt"], ["s"]),
-        helper.make_node("Softmax", ["s"], ["a"], axis=-1),
-        helper.make_node("MatMul", ["a", "v"], ["y"]),
-    ]
+    nodes = (
+        "e = Gather(table, input_ids) q = MatMul(e, wq) k = MatMul(e, wk) v = MatMul(e, wv) "
+        "kt = Transpose<perm=[0, 2, 1]>(k) s = MatMul(q, kt) a = Softmax<axis=-1>(s) y = MatMul(a, v)"
+    )
     return model(nodes, {"input_ids": ("n", "l")}, {"y": ("n", "l", width)}, weights, types={"input_ids": INT64})
 
 
 def endless() -> ModelProto:
     """A Loop that counts for ever."""
-    body = helper.make_graph(
-        [
-            helper.make_node("Identity", ["c"], ["c_out"]),
-            helper.make_node("Add", ["v", "v"], ["v_out"]),
-        ],
-        "body",
-        [
-            helper.make_tensor_value_info("i", INT64, []),
-            helper.make_tensor_value_info("c", TensorProto.BOOL, []),
-            helper.make_tensor_value_info("v", FLOAT, ["n", 4]),
-        ],
-        [
-            helper.make_tensor_value_info("c_out", TensorProto.BOOL, []),
-            helper.make_tensor_value_info("v_out", FLOAT, ["n", 4]),
-        ],
+    nodes = (
+        "y = Loop(trips, go, x) <body = body (int64 i, bool c, float[n,4] v) => (bool c_out, float[n,4] v_out) "
+        "{ c_out = Identity(c) v_out = Add(v, v) }>"
     )
-    nodes = [helper.make_node("Loop", ["trips", "go", "x"], ["y"], body=body)]
     weights = {"trips": np.array(2**62, np.int64), "go": np.array(True)}
     return model(nodes, {"x": ("n", 4)}, {"y": ("n", 4)}, weights)
 
@@ -196,16 +194,9 @@ def normalised() -> ModelProto:
         "k": (rng.standard_normal((32, 3, 3, 3)) / 5).astype(np.float32),
         "v": (rng.standard_normal((32, 4)) / 4).astype(np.float32),
     }
-    nodes = [
-        helper.make_node("Conv", ["x", "k"], ["a"], pads=[1, 1, 1, 1]),
-        helper.make_node("LRN", ["a"], ["b"], size=5),
-        helper.make_node("LRN", ["b"], ["c"], size=3),
-        helper.make_node("QuantizeLinear", ["c", "s", "z"], ["d"]),
-        helper.make_node("QLinearGlobalAveragePool", ["d", "s", "z", "s", "z"], ["e"], domain="com.microsoft"),
-        helper.make_node("DequantizeLinear", ["e", "s", "z"], ["f"]),
-        helper.make_node("Flatten", ["f"], ["g"]),
-        helper.make_node("MatMul", ["g", "v"], ["y"]),
-    ]
-    made = model(nodes, {"x": ("n", 3, 64, 64)}, {"y": ("n", 4)}, weights)
-    made.opset_import.append(helper.make_opsetid("com.microsoft", 1))
-    return made
+    nodes = (
+        "a = Conv<pads=[1, 1, 1, 1]>(x, k) b = LRN<size=5>(a) c = LRN<size=3>(b) "
+        "d = QuantizeLinear(c, s, z) e = com.microsoft.QLinearGlobalAveragePool(d, s, z, s, z) "
+        "f = DequantizeLinear(e, s, z) g = Flatten(f) y = MatMul(g, v)"
+    )
+    return model(nodes, {"x": ("n", 3, 64, 64)}, {"y": ("n", 4)}, weights)

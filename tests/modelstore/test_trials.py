@@ -20,7 +20,8 @@ from appliance.modelstore.trials import TrialPorts, Trials
 from appliance.tasks.trial_sample import TensorsAsked, TrialSample
 from tests.api.networks import sensor_counts, sensor_level
 from tests.modelstore.boxes import Parts, parts
-from tests.modelstore.importing.asking import asked, done
+from tests.modelstore.importing.asking import asked, imported
+from tests.present import present
 
 pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.anyio]
 
@@ -65,25 +66,24 @@ def answered(
     return found
 
 
-async def imported(box: Parts, path: Path) -> tuple[Model, onnxruntime.InferenceSession]:
+async def tensors(box: Parts, path: Path) -> tuple[Model, onnxruntime.InferenceSession]:
     session = onnxruntime.InferenceSession(path)
     task = TaskSpec(TaskKind.TENSOR)
-    await done(box, await box.importer.submit(asked(path, task=task, precisions=(Precision.INT8, Precision.FP16))))
+    await imported(box, asked(path, task=task, precisions=(Precision.INT8, Precision.FP16)))
     return await box.store.models.get("default/net"), session
 
 
 async def test_variants_in_trial_are_promoted_dismissed_and_tried_again(tmp_path: Path) -> None:
     """fp16 keeps to the original, int8 was calibrated on noise and does not; then the original is another one."""
     async with parts(tmp_path / "state") as box:
-        model, session = await imported(box, sensor_level(tmp_path / "level.onnx"))
+        model, session = await tensors(box, sensor_level(tmp_path / "level.onnx"))
         assert named(model, "fp16").accuracy is not None
         assert named(model, "fp16").evidence is Evidence.NOISE
         tries = trials(box, Kept())
 
         await tries.carry_out(answered(session, model, "int8", range(10)))
         await tries.carry_out(answered(session, model, "fp16", range(70)))
-        halfway = (await box.store.models.variant("default/net:fp16")).trial
-        assert halfway is not None
+        halfway = present((await box.store.models.variant("default/net:fp16")).trial)
         assert (halfway.verdict, halfway.samples) == (Verdict.RUNNING, 70)
         cpu_s = await tries.carry_out(answered(session, model, "fp16", range(70, 140)))
         assert cpu_s > 0
@@ -116,7 +116,7 @@ async def test_variants_in_trial_are_promoted_dismissed_and_tried_again(tmp_path
 
 async def test_trial_of_variant_deleted_meanwhile_changes_nothing(tmp_path: Path) -> None:
     async with parts(tmp_path / "state") as box:
-        model, session = await imported(box, sensor_level(tmp_path / "level.onnx"))
+        model, session = await tensors(box, sensor_level(tmp_path / "level.onnx"))
         samples = answered(session, model, "fp16", range(4))
         await box.store.models.delete_variant("default/net:fp16")
         assert await trials(box, Kept()).carry_out(samples) >= 0.0
@@ -144,7 +144,7 @@ async def test_trial_does_not_begin_on_busy_box_or_without_free_memory(
 async def test_variant_that_cannot_be_run_is_neither_promoted_nor_dismissed(tmp_path: Path) -> None:
     """The box may have had no memory for the variant; its state stays."""
     async with parts(tmp_path / "state") as box:
-        model, session = await imported(box, sensor_level(tmp_path / "level.onnx"))
+        model, session = await tensors(box, sensor_level(tmp_path / "level.onnx"))
         limits = ChildLimits(memory_bytes=1 << 20)
         ports = TrialPorts(Kept(), lambda: True, lambda: 1 << 30, box.events)
         tries = Trials(box.store, box.importer.stages, ports, limits, 0.05)
@@ -155,7 +155,7 @@ async def test_variant_that_cannot_be_run_is_neither_promoted_nor_dismissed(tmp_
 async def test_variant_in_trial_on_one_input_is_not_promoted(tmp_path: Path) -> None:
     """However often it is asked, it shows but one thing."""
     async with parts(tmp_path / "state") as box:
-        model, session = await imported(box, sensor_level(tmp_path / "level.onnx"))
+        model, session = await tensors(box, sensor_level(tmp_path / "level.onnx"))
         tries = trials(box, Kept())
         await tries.carry_out(answered(session, model, "fp16", [3] * 140))
         fp16 = await box.store.models.variant("default/net:fp16")
@@ -166,7 +166,7 @@ async def test_variant_in_trial_on_one_input_is_not_promoted(tmp_path: Path) -> 
 async def test_first_disagreement_takes_promoted_variant_back_to_trial(tmp_path: Path) -> None:
     """It is known to be off then, and its trial goes on."""
     async with parts(tmp_path / "state") as box:
-        model, session = await imported(box, sensor_level(tmp_path / "level.onnx"))
+        model, session = await tensors(box, sensor_level(tmp_path / "level.onnx"))
         tries = trials(box, Kept())
         await tries.carry_out(answered(session, model, "fp16", range(129)))
         fp16 = await box.store.models.variant("default/net:fp16")
@@ -190,8 +190,7 @@ async def test_variant_verified_by_samples_that_drifts_is_dismissed(tmp_path: Pa
     session = onnxruntime.InferenceSession(level)
     async with parts(tmp_path / "state") as box:
         task = TaskSpec(TaskKind.TENSOR)
-        await done(box, await box.importer.submit(asked(upload, task=task, precisions=(Precision.INT8,))))
-        model = await box.store.models.get("default/net")
+        model = await imported(box, asked(upload, task=task, precisions=(Precision.INT8,)))
         int8, tries = named(model, "int8"), trials(box, Kept())
         assert int8.evidence is Evidence.SAMPLES
         assert {id: one.name for id, one in model.trials.items()} == {int8.id: "fp32"}

@@ -21,30 +21,39 @@ from tests.reproduce.schedules import LARGE, SMALL, schedule, small_schedule
 pytestmark = pytest.mark.nightly("experiments of the papers")
 
 
-def test_bound_of_a_model_with_room_is_warm_and_best() -> None:
-    best = bound(schedule(300, (10, 0), (20, 0)), cold_max=0)
-    assert best.cold_least == pytest.approx(0, abs=1e-4)
-    assert best.utility_most == pytest.approx(90, abs=1e-3)
+BOUNDS = {
+    "with room every request has the best variant": (schedule(300, (10, 0), (20, 0)), 0, 90),
+    "without room for it the smaller variant counts": (schedule(299, (10, 0)), 0, 70),
+    "simultaneous requests share memory in whole variants": (schedule(300, (10, 0), (10, 1), models=2), 0, 70),
+    "distant requests use the memory twice": (schedule(300, (10, 0), (20, 1), models=2), 0, 90),
+    "2 s apart only one request can have what loads for 3 s": (schedule(300, (10, 0), (12, 1), models=2), 0, 80),
+    "a variant that is kept from 10 s to 14 s leaves no room between": (
+        schedule(300, (10, 0), (12, 1), (14, 0), models=2),
+        0,
+        (90 + 70 + 70) / 3,
+    ),
+    "a request before its load time may be cold": (schedule(300, (0.5, 0), (10, 0)), 1, 90),
+    "of simultaneous requests one may be cold": (schedule(300, (10, 0), (10, 1), models=2), 1, 90),
+    "an impatient request has no cold answer": (Schedule(300, [[LARGE, SMALL]], [Ask(S // 2, 0, S // 4)]), None, 0),
+}
+"""Schedules, cold requests that are allowed (None: any number), the highest utility."""
 
 
-def test_bound_without_room_for_the_best_variant_counts_the_smaller() -> None:
-    assert bound(schedule(299, (10, 0)), cold_max=0).utility_most == pytest.approx(70, abs=1e-3)
+@pytest.mark.parametrize(("asked", "cold_max", "best"), BOUNDS.values(), ids=BOUNDS)
+def test_bound_of_a_plain_schedule_is_exact(asked: Schedule, cold_max: int | None, best: float) -> None:
+    assert bound(asked, cold_max=cold_max).utility_most == pytest.approx(best, abs=1e-3)
 
 
-def test_bound_of_simultaneous_requests_shares_memory_in_whole_variants() -> None:
-    best = bound(schedule(300, (10, 0), (10, 1), models=2), cold_max=0)
-    assert best.utility_most == pytest.approx(70, abs=1e-3)
-
-
-def test_bound_of_distant_requests_uses_the_memory_twice() -> None:
-    best = bound(schedule(300, (10, 0), (20, 1), models=2), cold_max=0)
-    assert best.utility_most == pytest.approx(90, abs=1e-3)
-
-
-def test_bound_counts_the_load_time_before_a_request() -> None:
-    """The requests are 2 s apart and the large variant loads for 3 s: only one of the requests can have it."""
-    apart = bound(schedule(300, (10, 0), (12, 1), models=2), cold_max=0)
-    assert apart.utility_most == pytest.approx((90 + 70) / 2, abs=1e-3)
+@pytest.mark.parametrize(
+    ("asked", "least"),
+    [
+        (schedule(300, (10, 0), (20, 0)), 0),
+        (schedule(300, (0.5, 0), (10, 0)), 1),  # before its load time
+        (schedule(100, (10, 0), (10, 1), models=2), 1),  # memory for one of two
+    ],
+)
+def test_bound_on_cold_requests_of_a_plain_schedule_is_exact(asked: Schedule, least: int) -> None:
+    assert bound(asked).cold_least == pytest.approx(least, abs=1e-4)
 
 
 @pytest.mark.parametrize(("run_s", "unload_s", "best"), [(0, 0, 90), (0.5, 0, 80), (0, 0.5, 80)])
@@ -53,34 +62,6 @@ def test_bound_counts_run_and_unload_time_before_the_next_load(run_s: float, unl
     large = Choice(300, 90.0, 3 * S, run_ns=round(run_s * S), unload_ns=round(unload_s * S))
     one = Schedule(300, [[large, SMALL]] * 2, [Ask(10 * S, 0, 30 * S), Ask(13 * S, 1, 30 * S)])
     assert bound(one, cold_max=0).utility_most == pytest.approx(best, abs=1e-3)
-
-
-def test_bound_counts_the_memory_of_a_variant_kept_between_requests() -> None:
-    """The first model comes at 10 and 14, the second between them, when only one of the two can have more than the
-    small one.
-    """
-    between = schedule(300, (10, 0), (12, 1), (14, 0), models=2)
-    assert bound(between, cold_max=0).utility_most == pytest.approx((90 + 70 + 70) / 3, abs=1e-3)
-
-
-def test_bound_counts_a_request_before_its_load_time_as_cold() -> None:
-    early = schedule(300, (0.5, 0), (10, 0))
-    assert bound(early).cold_least == pytest.approx(1, abs=1e-4)
-    assert bound(early, cold_max=1).utility_most == pytest.approx(90, abs=1e-3)
-
-
-def test_bound_gives_no_cold_answer_to_an_impatient_request() -> None:
-    hasty = Schedule(300, [[LARGE, SMALL]], [Ask(S // 2, 0, S // 4)])
-    assert bound(hasty).utility_most == pytest.approx(0, abs=1e-3)
-
-
-def test_bound_with_memory_for_one_of_two_requests_has_one_cold() -> None:
-    assert bound(schedule(100, (10, 0), (10, 1), models=2)).cold_least == pytest.approx(1, abs=1e-4)
-
-
-def test_bound_with_cold_requests_allowed_has_higher_utility() -> None:
-    both = schedule(300, (10, 0), (10, 1), models=2)
-    assert bound(both, cold_max=1).utility_most == pytest.approx(90, abs=1e-3)
 
 
 def test_bound_without_arrivals_is_refused() -> None:

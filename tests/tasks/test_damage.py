@@ -8,6 +8,7 @@ from appliance.tasks.damage import lacks_its_rest
 from appliance.tasks.image import read_pixels
 from appliance.tasks.image_header import read_header
 from tests.harness.lanes import seeds
+from tests.present import present
 
 LOST = ("the JPEG is damaged: the lower part of the picture is missing",)
 KINDS = {
@@ -39,8 +40,7 @@ def test_whole_jpeg_has_no_damage_warning(seed: int, kind: str, size: tuple[int,
     data_at = read_header(body).data_at
     assert (data_at is None) is (kind == "progressive")
     for reduced in (2, 4, 8):
-        pixels = cv2.imdecode(np.frombuffer(body, np.uint8), getattr(cv2, f"IMREAD_REDUCED_COLOR_{reduced}"))
-        assert pixels is not None
+        pixels = present(cv2.imdecode(np.frombuffer(body, np.uint8), getattr(cv2, f"IMREAD_REDUCED_COLOR_{reduced}")))
         assert data_at is None or not lacks_its_rest(body, data_at, pixels, reduced)
 
 
@@ -53,6 +53,5 @@ def test_truncated_jpeg_has_a_damage_warning(seed: int, kind: str, size: tuple[i
     begin = body.index(b"\xff\xda")
     cut = body[: begin + int((len(body) - begin) * share)] + b"\xff\xd9"
     assert read_pixels(cut, read_header(cut)).warnings == LOST
-    pixels = cv2.imdecode(np.frombuffer(cut, np.uint8), cv2.IMREAD_REDUCED_COLOR_8)
-    assert pixels is not None
+    pixels = present(cv2.imdecode(np.frombuffer(cut, np.uint8), cv2.IMREAD_REDUCED_COLOR_8))
     assert lacks_its_rest(cut, begin, pixels, 8)

@@ -4,6 +4,7 @@ import pytest
 
 from appliance.domain.catalogue import StateSpec, TaskKind, TaskSpec, TensorSpec
 from appliance.tasks.defaults import infer_spec
+from tests.present import present
 
 
 def tensors(*given: tuple[str, tuple[int, ...]], datatype: str = "FP32") -> list[TensorSpec]:
@@ -32,16 +33,14 @@ def test_picture_layout_channels_and_size_are_guessed_from_the_shape(
     shape: tuple[int, ...], layout: str, channels: str, size: tuple[int, int]
 ) -> None:
     """By where the few channels are; a free size becomes the usual one."""
-    image = guess(TaskKind.IMAGE_CLASSIFICATION, tensors(("x", shape)), tensors(("y", (1, 10)))).image
-    assert image is not None
+    image = present(guess(TaskKind.IMAGE_CLASSIFICATION, tensors(("x", shape)), tensors(("y", (1, 10)))).image)
     assert (image.layout, image.channels, (image.height, image.width)) == (layout, channels, size)
     assert len(image.mean) == (1 if channels == "GRAY" else 3)
 
 
 def test_guessed_spec_of_byte_input_does_not_normalise() -> None:
     """A graph whose input is quantised normalises by itself."""
-    image = guess(TaskKind.IMAGE_CLASSIFICATION, tensors(("x", (1, 224, 224, 3)), datatype="UINT8"), []).image
-    assert image is not None
+    image = present(guess(TaskKind.IMAGE_CLASSIFICATION, tensors(("x", (1, 224, 224, 3)), datatype="UINT8"), []).image)
     assert (image.mean, image.std) == ((0.0,), (1.0,))
 
 

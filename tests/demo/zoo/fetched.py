@@ -29,3 +29,7 @@ def model_of(name: str, *zoos: ZooName) -> ZooModel:
         missing += (sentence for sentence in zoo.missing if sentence.startswith(f"{name} "))
     assert missing, f"no zoo of {zoos} has {name}"
     pytest.skip(LEFT_OUT + missing[0])
+
+
+def silent(what: str, done: int, total: int | None) -> None:
+    """Progress of which nothing is told."""

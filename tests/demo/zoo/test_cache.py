@@ -10,10 +10,7 @@ import pytest
 
 from appliance.demo.zoo.cache import Cache, default_folder
 from appliance.demo.zoo.errors import CacheUnusable
-
-
-def silent(what: str, done: int, total: int | None) -> None:
-    pass
+from tests.demo.zoo.fetched import silent
 
 
 def test_cache_folder_follows_xdg_cache_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -21,15 +21,12 @@ from appliance.demo.zoo.cache import Cache
 from appliance.demo.zoo.catalogue import Client
 from appliance.demo.zoo.clients import Downloader
 from appliance.demo.zoo.errors import ClientMissing, NotServed, RegistryUnreachable
+from tests.demo.zoo.fetched import silent
 from tests.harness.lacking import lacks_tools, skip_if
 
 pytestmark = pytest.mark.usefixtures("ports", "processes")
 
 CLOSED = "http://127.0.0.1:9/"
-
-
-def silent(what: str, done: int, total: int | None) -> None:
-    pass
 
 
 def wheel(folder: Path, name: str = "tiny_carrier", version: str = "1.0") -> Path:

@@ -22,12 +22,9 @@ from appliance.domain.catalogue import TaskKind
 from appliance.modelstore.orders import UnpackOrder
 from appliance.modelstore.stages.archive import unpack
 from appliance.tasks.defaults import parse_spec
+from tests.demo.zoo.fetched import silent
 
 pytestmark = pytest.mark.gate("takes seconds")
-
-
-def silent(what: str, done: int, total: int | None) -> None:
-    pass
 
 
 class Offline:

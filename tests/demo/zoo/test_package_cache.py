@@ -16,13 +16,10 @@ from appliance.demo.zoo.cache import Cache
 from appliance.demo.zoo.catalogue import Carrier, Client, Taken
 from appliance.demo.zoo.errors import FileDiffers, RegistryUnreachable, ZooError
 from appliance.demo.zoo.package_cache import PackageCache, brought_by_hand
+from tests.demo.zoo.fetched import silent
 from tests.harness.lacking import lacks_tools, skip_if
 
 CONTENT = b"weights" * 1000
-
-
-def silent(what: str, done: int, total: int | None) -> None:
-    pass
 
 
 def carrier(content: bytes = CONTENT, client: Client = Client.PIP, name: str = "sub/model.bin") -> Carrier:

@@ -2,7 +2,6 @@
 
 import json
 import random
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,22 +28,6 @@ def quick() -> tuple[Network, ...]:
     return tuple(
         replace(n, latency_ms={b: 4.0 + (ms - 20.0 - 2.0 * b) * 40 / 53 + 0.8 * b for b, ms in n.latency_ms.items()})
         for n in yolo()
-    )
-
-
-def shaded(networks: Sequence[Network], shades: int) -> tuple[Network, ...]:
-    """`shades` networks for each: every further one 0.003 less accurate and 4 % faster, as precisions of one network
-    are, so that none is needless.
-    """
-    return tuple(
-        replace(
-            n,
-            name=f"{n.name}-{k}" if k else n.name,
-            accuracy=n.accuracy - 0.003 * k,
-            latency_ms={b: ms * 0.96**k for b, ms in n.latency_ms.items()},
-        )
-        for n in networks
-        for k in range(shades)
     )
 
 

@@ -15,14 +15,14 @@ from appliance.runtime.sessions.sent import BYTES_PER_PIXEL
 from tests.harness.lanes import seeds
 from tests.lab.pipelines.signs import STAGES
 from tests.lab.pipelines.streamed import CAMERA, FAST, document
+from tests.lab.refusals import refusal
+from tests.lab.scenarios import figures as figures_of
 
 pytestmark = pytest.mark.gate("whole simulations")
 
 
 def figures(*sessions: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    found: dict[str, Any] = simulate(parse_scenario(document(*sessions, **changes))).outcome.document()
-    found.pop("decisions")
-    return found
+    return figures_of(document(*sessions, **changes))
 
 
 def test_camera_streams_frames_through_a_pipeline() -> None:
@@ -127,9 +127,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("changes", "key"), WRONG)
 def test_malformed_camera_session_is_refused_by_its_key(changes: dict[str, Any], key: str) -> None:
-    with pytest.raises(Malformed) as refused:
-        parse_scenario(document({**CAMERA, **changes}))
-    assert str(refused.value).startswith(f"{key}:" if key == "sessions[0]" else key)
+    assert refusal(document({**CAMERA, **changes}), parse_scenario).startswith(
+        f"{key}:" if key == "sessions[0]" else key
+    )
 
 
 def test_pipeline_without_frames_or_clients_is_refused() -> None:

@@ -8,15 +8,14 @@ import pytest
 
 from appliance.lab.scenario import read_scenario
 from appliance.lab.simulation import simulate
-from tests.lab.sessions.devices import CAMERA, GLASSES, LADDER, scenario
+from tests.lab.scenarios import figures as figures_of
+from tests.lab.sessions.devices import CAMERA, GLASSES, LADDER, document, scenario
 
 pytestmark = pytest.mark.gate("whole simulations")
 
 
 def figures(**changes: Any) -> dict[str, Any]:
-    document = simulate(scenario(**changes)).outcome.document()
-    document.pop("decisions")
-    return document
+    return figures_of(document(**changes))
 
 
 def test_cameras_are_answered_in_time() -> None:
@@ -106,8 +105,6 @@ def test_session_links_and_drop_rates_are_read_from_files(tmp_path: Path) -> Non
     (tmp_path / "rates.csv").write_text("time_s,drop_rate\n0,0.002\n3,0.012\n")
     camera = {**CAMERA, "network": {"csv": "lte.csv", "rtt_ms": 10, "begins_anywhere": True}}
     glasses = {**GLASSES, "drop_rate": "rates.csv", "reference": "fresh", "accuracy_slo": 0.06}
-    from tests.lab.sessions.devices import document
-
     path = tmp_path / "both.json"
     path.write_text(json.dumps(document(sessions=[camera, glasses])))
     found = simulate(read_scenario(path)).outcome.document()["sessions"]

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from appliance.domain.catalogue import TaskKind, TaskSpec
+from appliance.domain.catalogue import Model, TaskKind, TaskSpec
 from appliance.domain.jobs import ImportRequest, JobRecord
 from appliance.domain.states import JobState
 from tests import toys
@@ -25,3 +25,16 @@ async def done(box: Parts, job: JobRecord) -> JobRecord:
     ended = await box.ended(job.id)
     assert ended.state is JobState.DONE, ended.error
     return ended
+
+
+async def imported(box: Parts, request: ImportRequest) -> Model:
+    """The model once its import is done."""
+    await done(box, await box.importer.submit(request))
+    return await box.store.models.get(f"{request.tenant}/{request.name}")
+
+
+async def failed(box: Parts, request: ImportRequest) -> JobRecord:
+    """The job of an import once it has failed."""
+    job = await box.ended((await box.importer.submit(request)).id)
+    assert job.state is JobState.FAILED
+    return job

@@ -1,10 +1,9 @@
 """Upkeep begins when the box has nothing to do, and rests as soon as it has."""
 
 import asyncio
-from collections.abc import Coroutine
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,9 +14,9 @@ from appliance.domain.names import build_id
 from appliance.modelstore.importing.importer import ImportOptions
 from appliance.modelstore.importing.upkeep import Upkeep
 from tests.fakes.clock import story
-from tests.fakes.measure import FakeMeasure
-from tests.modelstore.boxes import parts
-from tests.modelstore.importing.asking import asked, done, net
+from tests.fakes.waiting import until
+from tests.modelstore.boxes import Parts, parts
+from tests.modelstore.importing.asking import asked, imported, net
 from tests.modelstore.importing.other_kind import OTHER, measured
 
 
@@ -138,51 +137,27 @@ async def test_upkeep_passes_on_errors_and_ends_work_when_cancelled() -> None:
     assert ended.is_set()
 
 
+@pytest.mark.anyio
 @pytest.mark.nightly("another whole import")
 @pytest.mark.usefixtures("processes")
-def test_upkeep_finishes_imports_and_defers_remeasuring_of_known_models(tmp_path: Path) -> None:
+async def test_upkeep_finishes_imports_and_defers_remeasuring_of_known_models(tmp_path: Path) -> None:
     """On a box that always has a request under way: an imported model is measured on every kind (BA-19); a model that
     was there before, and is to be measured anew for another library, is not, until the box has nothing to do.
     """
-    requests = [0, 1]
+    running = 1
 
-    def parts_of(other: ProcessorDescription, measure: FakeMeasure) -> Any:
+    def parts_of(other: ProcessorDescription) -> AbstractAsyncContextManager[Parts]:
         options = ImportOptions(upkeep_idle_s=0.1, upkeep_wait_s=3600)
-        return parts(
-            tmp_path / "state",
-            others=[other],
-            measure=measure,
-            options=options,
-            requests=lambda: (requests[0], requests[1]),
-        )
+        return parts(tmp_path / "state", others=[other], options=options, requests=lambda: (0, running))
 
-    async def story() -> None:
-        async with parts_of(OTHER, FakeMeasure()) as box:
-            await done(box, await box.importer.submit(asked(net(tmp_path))))
-            variant = (await measured(box)).variants[0]
-        changed, measure = replace(OTHER, fingerprint="library 3"), FakeMeasure()
-        async with parts_of(changed, measure) as box:
-            anew = [build.id for build in box.builds.unmeasured()]
-            assert anew == [build_id(variant.content_sha256, "openvino")]
-            await done(box, await box.importer.submit(asked(net(tmp_path, seed=2), name="second")))
-
-            async def second() -> bool:
-                return all(one.other_profiles for one in (await box.store.models.get("default/second")).variants)
-
-            await box.settled(second)
-            assert [build.id for build in box.builds.unmeasured()] == anew
-            requests[1] = 0
-
-            async def all_of_them() -> bool:
-                return not box.builds.unmeasured()
-
-            await box.settled(all_of_them)
-
-    def in_time(coroutine: Coroutine[Any, Any, None]) -> None:
-        async def bounded() -> None:
-            async with asyncio.timeout(120):
-                await coroutine
-
-        asyncio.run(bounded())
-
-    in_time(story())
+    async with parts_of(OTHER) as box:
+        await imported(box, asked(net(tmp_path)))
+        variant = (await measured(box)).variants[0]
+    async with parts_of(replace(OTHER, fingerprint="library 3")) as box:
+        anew = [build.id for build in box.builds.unmeasured()]
+        assert anew == [build_id(variant.content_sha256, "openvino")]
+        await imported(box, asked(net(tmp_path, seed=2), name="second"))
+        await box.model_once(lambda one: one.other_profiles, "default/second")
+        assert [build.id for build in box.builds.unmeasured()] == anew
+        running = 0
+        await until(lambda: not box.builds.unmeasured())

@@ -11,6 +11,7 @@ from appliance.modelstore.orders import CutMade, CutOrder, Dissected, DissectedO
 from appliance.modelstore.stages.cut import cut
 from appliance.modelstore.stages.dissect import dissect
 from appliance.modelstore.stages.running import Runner
+from tests.modelstore.stages.asking import quiet
 
 Feeds = dict[str, np.ndarray]
 Takes = Callable[[DissectedOperator], bool]
@@ -20,7 +21,7 @@ def dissected(source: str | Path, folder: Path, feeds: Feeds, *tables: str) -> D
     target = folder / "cut"
     target.mkdir(parents=True, exist_ok=True)
     inputs = arrays.save(target / "inputs.npz", feeds)
-    return dissect(DissectOrder(str(source), str(target), inputs, tables), lambda share, message: None)
+    return dissect(DissectOrder(str(source), str(target), inputs, tables), quiet)
 
 
 def cut_by(found: Dissected, feeds: Sequence[Feeds], takes: Takes, ops_min: int = 7, units_max: int = 16) -> CutMade:
@@ -29,7 +30,7 @@ def cut_by(found: Dissected, feeds: Sequence[Feeds], takes: Takes, ops_min: int 
     files = [arrays.save(folder / f"inputs{place}.npz", one) for place, one in enumerate(feeds)]
     kinds = tuple(("cpu", "npu") if takes(one) else ("cpu",) for one in found.operators)
     order = CutOrder(found.model, str(folder), found.operators, kinds, tuple(files), ops_min, units_max)
-    return cut(order, lambda share, message: None)
+    return cut(order, quiet)
 
 
 def chained(made: CutMade, feeds: Feeds) -> Feeds:

@@ -6,27 +6,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from onnx import helper, numpy_helper
+from onnx import numpy_helper
 
 from appliance.domain.catalogue import Evidence, ImageSpec, Precision, TaskKind, TaskSpec
 from appliance.domain.errors import BadMetadata
-from appliance.modelstore.orders import Evaluated, EvaluateOrder, Inspection, InspectOrder, MadeVariant, MakeOrder
+from appliance.modelstore.orders import Evaluated, EvaluateOrder, Inspection, MadeVariant, MakeOrder
 from appliance.modelstore.stages.accuracy import evaluate
-from appliance.modelstore.stages.inspect import inspect
 from appliance.modelstore.stages.variants import make
 from tests.modelstore import lessons, networks
+from tests.modelstore.stages.asking import inspected, quiet
+from tests.present import present
 
 PICTURES = TaskSpec(TaskKind.IMAGE_CLASSIFICATION, image=ImageSpec(height=64, width=64, multiple=16))
 
 
-def quiet(share: float, message: str) -> None:
-    pass
-
-
 def learnt(folder: Path, *precisions: Precision) -> tuple[Inspection, tuple[MadeVariant, ...]]:
     """The trained net and its variants."""
-    upload = networks.write(lessons.trained(), folder)
-    inspection = inspect(InspectOrder(upload, str(folder / "out"), lessons.TENSOR), quiet)
+    inspection = inspected(lessons.trained(), folder, lessons.TENSOR)
     orders = [MakeOrder(inspection, lessons.TENSOR, precision, str(folder / "made")) for precision in precisions]
     return inspection, tuple(variant for order in orders for variant in make(order, quiet).variants)
 
@@ -68,8 +64,7 @@ def test_accuracy_is_measured_on_labels_where_given(tmp_path: Path) -> None:
     again = evaluate(replace(order, variants=variants[1:], samples_max=60), quiet).accuracies[0]
     assert again == found.accuracies[1]  # another order over the same set: the scores can be compared in pairs
     assert again is not None
-    fewer = evaluate(replace(order, variants=variants[1:], samples_max=20), quiet).accuracies[0]
-    assert fewer is not None
+    fewer = present(evaluate(replace(order, variants=variants[1:], samples_max=20), quiet).accuracies[0])
     assert fewer.sample_set != again.sample_set != ""
 
 
@@ -116,8 +111,7 @@ def test_accuracy_without_samples_compares_outputs_on_synthetic_inputs(tmp_path:
 
 def test_accuracy_of_smaller_sizes_is_measured_against_full_size(tmp_path: Path) -> None:
     """The answers of a smaller input size are compared with those of fp32 at full size, on the same pictures."""
-    upload = networks.write(networks.classifier(), tmp_path)
-    inspection = inspect(InspectOrder(upload, str(tmp_path / "out"), PICTURES), quiet)
+    inspection = inspected(networks.classifier(), tmp_path, PICTURES)
     variants = make(MakeOrder(inspection, PICTURES, Precision.FP32, str(tmp_path / "made")), quiet).variants
     calibration = lessons.pictures(tmp_path / "pictures", count=8)
     found = evaluate(EvaluateOrder(inspection, PICTURES, variants, calibration=calibration), quiet)
@@ -156,7 +150,7 @@ def test_labels_of_another_task_are_refused_by_name(tmp_path: Path) -> None:
 def test_variant_that_fails_evaluation_does_not_affect_others(tmp_path: Path) -> None:
     """The others are measured all the same, and the reason is kept."""
     inspection, variants = learnt(tmp_path, Precision.FP32)
-    other = networks.model([helper.make_node("Relu", ["x"], ["y"])], {"x": ("n", 3)}, {"y": ("n", 3)})
+    other = networks.model("y = Relu(x)", {"x": ("n", 3)}, {"y": ("n", 3)})
     broken = replace(variants[0], name="broken", path=networks.write(other, tmp_path, "broken.onnx"))
     calibration = lessons.unlabelled_files(tmp_path / "calibration", count=3)
     found = evaluate(EvaluateOrder(inspection, lessons.TENSOR, (broken, *variants), calibration=calibration), quiet)
@@ -168,10 +162,10 @@ def test_variant_that_fails_evaluation_does_not_affect_others(tmp_path: Path) ->
 
 def test_group_labels_are_scored_over_whole_sample_set(tmp_path: Path) -> None:
     """An embedding is right when its nearest neighbour is of its group; one sample alone says nothing."""
-    nodes = [helper.make_node("GlobalAveragePool", ["x"], ["p"]), helper.make_node("Flatten", ["p"], ["y"])]
+    nodes = "p = GlobalAveragePool(x) y = Flatten(p)"
     model = networks.model(nodes, {"x": ("n", 3, 16, 16)}, {"y": ("n", 3)})
     task = TaskSpec(TaskKind.IMAGE_EMBEDDING, image=ImageSpec())
-    inspection = inspect(InspectOrder(networks.write(model, tmp_path), str(tmp_path / "out"), task), quiet)
+    inspection = inspected(model, tmp_path, task)
     variants = make(MakeOrder(inspection, task, Precision.FP32, str(tmp_path / "made")), quiet).variants
     folder = colours(tmp_path / "e", ["red", "blue", "red", "blue"])
     assert only(evaluate(EvaluateOrder(inspection, task, variants, folder), quiet)) == (1.0, "retrieval", "labels", 4)

@@ -17,6 +17,7 @@ from appliance.domain.errors import BadArchive, BadMetadata
 from appliance.modelstore.orders import Unpacked, UnpackOrder
 from appliance.modelstore.stages.archive import unpack
 from tests.modelstore import networks
+from tests.modelstore.stages.asking import quiet
 
 Pack = Callable[[Mapping[str, bytes], Path], Path]
 MODEL = networks.relu().SerializeToString()
@@ -58,7 +59,7 @@ def unpacked(upload: Path, **limits: float) -> Unpacked:
     target = upload.parent / "target"
     shutil.rmtree(target, ignore_errors=True)
     order = UnpackOrder(str(upload), str(target), **limits)  # type: ignore[arg-type]
-    return unpack(order, lambda share, message: None)
+    return unpack(order, quiet)
 
 
 def refusal(upload: Path, **limits: float) -> str:
@@ -211,4 +212,4 @@ def test_packed_file_without_tar_is_refused_with_hint(tmp_path: Path) -> None:
     path = tmp_path / "upload"
     path.write_bytes(gzip.compress(MODEL))
     with pytest.raises(BadArchive, match="no tar is inside: unpack it"):
-        unpack(UnpackOrder(str(path), str(tmp_path / "target")), lambda share, words: None)
+        unpack(UnpackOrder(str(path), str(tmp_path / "target")), quiet)

@@ -19,7 +19,8 @@ from appliance.modelstore.stages.running import Runner
 from appliance.policies.dispatch.partition import Operator, units_of
 from appliance.runtime.processors.measuring.same import difference
 from tests.demo.zoo.fetched import model_of
-from tests.modelstore.networks import FLOAT, classifier, model, nested, write
+from tests.modelstore.networks import classifier, model, nested, write
+from tests.modelstore.stages.asking import quiet
 from tests.modelstore.stages.dissected import Feeds, chained, cut_by, dissected, types_in
 
 pytestmark = pytest.mark.gate("works on real networks and files")
@@ -32,7 +33,7 @@ DLA_LIKE = frozenset(
 
 
 def normalised(source: Path, folder: Path) -> Path:
-    return Path(inspect(InspectOrder(str(source), str(folder)), lambda share, message: None).model)
+    return Path(inspect(InspectOrder(str(source), str(folder)), quiet).model)
 
 
 def quantised(source: Path, feeds: Feeds) -> Path:
@@ -136,13 +137,7 @@ def split_at(made: ModelProto, folder: Path, feeds: Feeds, on_cpu: frozenset[str
 
 def test_cut_passes_on_every_tensor_between_parts(tmp_path: Path) -> None:
     """A shortcut over a part, and an output from the middle."""
-    nodes = [
-        helper.make_node("Conv", ["x", "w"], ["a"]),
-        helper.make_node("Relu", ["a"], ["b"]),
-        helper.make_node("Softmax", ["b"], ["c"]),
-        helper.make_node("Add", ["c", "b"], ["d"]),
-        helper.make_node("Sum", ["d", "a", "x"], ["y"]),
-    ]
+    nodes = "a = Conv(x, w) b = Relu(a) c = Softmax(b) d = Add(c, b) y = Sum(d, a, x)"
     weights = {"w": np.eye(3, dtype=np.float32).reshape(3, 3, 1, 1)}
     shape = ("n", 3, 4, 4)
     made = model(nodes, {"x": shape}, {"y": shape, "b": shape}, weights)
@@ -169,16 +164,11 @@ def test_cut_keeps_quantizing_nodes_with_quantized_operator(tmp_path: Path) -> N
 
 def test_cut_keeps_bodies_whole_and_passes_on_tensors_read_in_bodies(tmp_path: Path) -> None:
     """An If whose branches read a tensor of another part."""
-    branch = helper.make_tensor_value_info("t", FLOAT, None)
-    then = helper.make_graph([helper.make_node("Neg", ["a"], ["t"])], "then", [], [branch])
-    other = helper.make_graph([helper.make_node("Identity", ["a"], ["t"])], "else", [], [branch])
-    nodes = [
-        helper.make_node("Relu", ["x"], ["a"]),
-        helper.make_node("ReduceSum", ["x"], ["s"], keepdims=0),
-        helper.make_node("Greater", ["s", "zero"], ["is"]),
-        helper.make_node("If", ["is"], ["b"], then_branch=then, else_branch=other),
-        helper.make_node("Exp", ["b"], ["y"]),
-    ]
+    nodes = (
+        "a = Relu(x) s = ReduceSum<keepdims=0>(x) is = Greater(s, zero) "
+        "b = If(is) <then_branch = then () => (float[n,4] t) { t = Neg(a) }, "
+        "else_branch = else () => (float[n,4] t) { t = Identity(a) }> y = Exp(b)"
+    )
     shape = ("n", 4)
     made = model(nodes, {"x": shape}, {"y": shape}, {"zero": np.array(0, np.float32)})
     feeds = picture("x", 2, 4)
@@ -194,12 +184,7 @@ def test_cut_counts_deep_body_as_one_operator(tmp_path: Path) -> None:
 
 def test_cut_keeps_constants_with_reading_operator(tmp_path: Path) -> None:
     """A node that depends on no input is no operator of its own."""
-    nodes = [
-        helper.make_node("Shape", ["w"], ["s"]),
-        helper.make_node("Relu", ["x"], ["a"]),
-        helper.make_node("Reshape", ["a", "s"], ["b"]),
-        helper.make_node("Exp", ["b"], ["y"]),
-    ]
+    nodes = "s = Shape(w) a = Relu(x) b = Reshape(a, s) y = Exp(b)"
     made = model(nodes, {"x": (2, 8)}, {"y": (4, 4)}, {"w": np.zeros((4, 4), np.float32)})
     found = dissected(write(made, tmp_path), tmp_path, picture("x", 2, 8))
     types = types_in(found)
@@ -209,13 +194,10 @@ def test_cut_keeps_constants_with_reading_operator(tmp_path: Path) -> None:
 def test_cut_joins_operator_groups_in_a_circle(tmp_path: Path) -> None:
     """A quantized input goes with the product that reads it, and what it is multiplied by needs it, too."""
     weights: Feeds = {"scale": np.array(0.1, np.float32), "zero": np.array(0, np.uint8)}
-    nodes = [
-        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
-        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["a"]),
-        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["b"]),
-        helper.make_node("Exp", ["b"], ["c"]),
-        helper.make_node("Mul", ["a", "c"], ["y"]),
-    ]
+    nodes = (
+        "q = QuantizeLinear(x, scale, zero) a = DequantizeLinear(q, scale, zero) "
+        "b = DequantizeLinear(q, scale, zero) c = Exp(b) y = Mul(a, c)"
+    )
     made = model(nodes, {"x": (2, 4)}, {"y": (2, 4)}, weights)
     found = dissected(write(made, tmp_path), tmp_path, picture("x", 2, 4))
     assert [len(one.nodes) for one in found.operators] == [5]
@@ -234,16 +216,11 @@ def test_probe_networks_are_made_for_each_sort_of_operator(tmp_path: Path) -> No
 
 def test_cut_finds_tensor_types_after_operators_unknown_to_onnx(tmp_path: Path) -> None:
     """After an operator of ONNX Runtime's own, and one whose result depends on values, tensors still have types."""
-    nodes = [
-        helper.make_node("QuickGelu", ["x"], ["a"], domain="com.microsoft", alpha=1.7),
-        helper.make_node("Relu", ["a"], ["b"]),
-        helper.make_node("NonZero", ["b"], ["c"]),
-        helper.make_node("Cast", ["c"], ["d"], to=FLOAT),
-        helper.make_node("Softmax", ["d"], ["e"]),
-        helper.make_node("ReduceSum", ["e"], ["y"], keepdims=0),
-    ]
+    nodes = (
+        "a = com.microsoft.QuickGelu<alpha=1.7>(x) b = Relu(a) c = NonZero(b) d = Cast<to=1>(c) "
+        "e = Softmax(d) y = ReduceSum<keepdims=0>(e)"
+    )
     made = model(nodes, {"x": ("n", 4)}, {"y": ()})
-    made.opset_import.append(helper.make_opsetid("com.microsoft", 1))
     feeds = {"x": np.abs(picture("x", 2, 4)["x"])}
     found = dissected(write(made, tmp_path), tmp_path, feeds)
     assert all(one.probes is not None for one in found.operators)
@@ -271,12 +248,7 @@ def test_operator_costs_are_floating_point_operations(tmp_path: Path) -> None:
 
 def test_network_with_other_results_in_parts_stays_whole(tmp_path: Path) -> None:
     """Random numbers: no run is like another."""
-    nodes = [
-        helper.make_node("RandomNormalLike", ["x"], ["r"]),
-        helper.make_node("Softmax", ["r"], ["s"]),
-        helper.make_node("RandomNormalLike", ["s"], ["t"]),
-        helper.make_node("Mul", ["s", "t"], ["y"]),
-    ]
+    nodes = "r = RandomNormalLike(x) s = Softmax(r) t = RandomNormalLike(s) y = Mul(s, t)"
     path = write(model(nodes, {"x": (2, 4)}, {"y": (2, 4)}), tmp_path)
     found = dissected(path, tmp_path, picture("x", 2, 4))
     made = cut_by(found, [picture("x", 2, 4)], lambda one: "Softmax" not in one.name, ops_min=1)

@@ -7,19 +7,16 @@ import onnx.parser
 import pytest
 
 from appliance.domain.catalogue import TaskSpec
-from appliance.domain.errors import BadModel
-from appliance.modelstore.orders import InspectOrder
 from appliance.modelstore.stages.feeds import synthetic
 from appliance.modelstore.stages.indices import index_limits, smallest_limits
-from appliance.modelstore.stages.inspect import inspect
+from tests.modelstore import networks
+from tests.modelstore.stages.asking import inspected
 
 TABLE = "float[7,2] t = {0,1,2,3,4,5,6,7,8,9,10,11,12,13}"
 
 
 def network(inputs: str, body: str, constants: str = TABLE, output: str = "float[N] y") -> onnx.ModelProto:
-    return onnx.parser.parse_model(
-        f'<ir_version: 8, opset_import: ["" : 17]> g ({inputs}) => ({output}) <{constants}> {{ {body} }}'
-    )
+    return networks.parsed(inputs, body, constants, output)
 
 
 @pytest.mark.parametrize(
@@ -65,28 +62,8 @@ def test_smallest_index_limits_fit_every_table() -> None:
 )
 def test_network_that_indexes_small_table_is_imported(inputs: str, body: str, output: str, tmp_path: Path) -> None:
     """Trial runs take numbers that fit, and so do all later ones."""
-    onnx.save(network(inputs, body, output=output), tmp_path / "model.onnx")
-    found = inspect(InspectOrder(str(tmp_path / "model.onnx"), str(tmp_path / "made")), lambda share, words: None)
+    found = inspected(network(inputs, body, output=output), tmp_path)
     task = TaskSpec(index_limits=found.index_limits)
     drawn = synthetic(found.inputs, found.axes, task, found.trial, seed=3)["x"]
     assert drawn.min() >= 0
     assert drawn.max() < found.index_limits["x"]
-
-
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "git lfs pull"),
-        (network("bfloat16[N] x", "a = Cast<to=1>(x) y = Relu(a)").SerializeToString(), "bfloat16"),
-        (
-            network("float[N] x", "y = Relu(x)").SerializeToString().replace(b"\x10\x11", b"\x10\x63"),
-            "operator set 99 of ai.onnx is newer than this box knows",
-        ),
-    ],
-    ids=["a pointer of Git LFS", "a type that cannot be sent", "a new operator set"],
-)
-def test_network_that_cannot_be_imported_is_refused_with_next_step(body: bytes, words: str, tmp_path: Path) -> None:
-    (tmp_path / "model.onnx").write_bytes(body)
-    with pytest.raises(BadModel, match=words) as refused:
-        inspect(InspectOrder(str(tmp_path / "model.onnx"), str(tmp_path / "made")), lambda share, words: None)
-    assert "::" not in str(refused.value)

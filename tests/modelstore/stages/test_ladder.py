@@ -46,7 +46,6 @@ def test_size_ladder_rungs_are_distinct_and_fit_network(
 
 
 def test_size_ladder_has_as_many_rungs_as_asked_for() -> None:
-    """The ladder has as many sizes as asked for, if there are as many."""
     assert len(rungs(Size(640, 640), None, 6)) == 6
     assert rungs(Size(640, 640), None, 1) == (Size(640, 640),)
 

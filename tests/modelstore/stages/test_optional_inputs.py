@@ -8,26 +8,21 @@ import pytest
 from onnx import helper, numpy_helper
 
 from appliance.domain.catalogue import DefaultValue, StateSpec, TaskSpec
-from appliance.modelstore.orders import Inspection, InspectOrder, ReviewOrder
+from appliance.modelstore.orders import ReviewOrder
 from appliance.modelstore.stages import rows
 from appliance.modelstore.stages.feeds import synthetic
-from appliance.modelstore.stages.inspect import inspect
 from tests.modelstore import networks
+from tests.modelstore.stages.asking import inspected
 
 SCALE = {"scale": np.array([2], np.float32)}
 SHAPE = ("n", 4)
-
-
-def inspected(made: onnx.ModelProto, folder: Path, task: TaskSpec | None = None) -> Inspection:
-    order = InspectOrder(networks.write(made, folder), str(folder / "out"), task or TaskSpec())
-    return inspect(order, lambda share, message: None)
 
 
 def scaled(ir: int = 8, **defaults: np.ndarray) -> onnx.ModelProto:
     """`y` = `x` times `scale`."""
     stored = SCALE | defaults
     inputs = {"x": SHAPE} | {name: array.shape for name, array in stored.items()}
-    return networks.model([helper.make_node("Mul", ["x", "scale"], ["y"])], inputs, {"y": SHAPE}, stored, ir=ir)
+    return networks.model("y = Mul(x, scale)", inputs, {"y": SHAPE}, stored, ir=ir)
 
 
 def test_inspection_of_input_with_default_keeps_input_and_default(tmp_path: Path) -> None:

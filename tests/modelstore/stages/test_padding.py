@@ -8,18 +8,18 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from onnx import helper
 
 from appliance.domain.catalogue import ImageSpec, Precision, TaskKind, TaskSpec, TensorSpec
 from appliance.domain.errors import BadModel
 from appliance.domain.padding import CroppedAxis, Fill, PaddedAxis, Padding
-from appliance.modelstore.orders import EvaluateOrder, InspectOrder, MakeOrder
+from appliance.modelstore.orders import EvaluateOrder, MakeOrder
 from appliance.modelstore.stages.accuracy import evaluate
-from appliance.modelstore.stages.inspect import inspect
 from appliance.modelstore.stages.padding import Run, Shown, find_padding
 from appliance.modelstore.stages.variants import make
 from appliance.tasks.base import Score
 from tests.modelstore import networks
+from tests.modelstore.stages.asking import inspected, quiet
+from tests.present import present
 
 SIGNAL = (TensorSpec("x", "FP32", (-1, -1)),)
 AXES = {"x": ("batch", "sequence")}
@@ -38,8 +38,7 @@ def found(run: Run, samples: list[Shown]) -> Padding | None:
 
 def test_padding_of_independent_columns_may_be_any_fill() -> None:
     """The first of the fills is taken; every output column has the place of its own input."""
-    padding = found(lambda inputs: {"y": inputs["x"] * 2, "first": inputs["x"][:, :1]}, signals(20, 37))
-    assert padding is not None
+    padding = present(found(lambda inputs: {"y": inputs["x"] * 2, "first": inputs["x"][:, :1]}, signals(20, 37)))
     assert (padding.fill, padding.axes, padding.is_exact) == (Fill.MEAN, (PaddedAxis("x", 1, 16),), True)
     assert padding.outputs == (CroppedAxis("y", 1, 0),)
     assert padding.evidence == "2 samples, outputs as without it"
@@ -48,14 +47,12 @@ def test_padding_of_independent_columns_may_be_any_fill() -> None:
 def test_padding_of_sum_is_zero_and_of_last_column_is_edge() -> None:
     assert (padding := found(lambda inputs: {"y": inputs["x"].sum(1)}, signals(20, 37))) is not None
     assert (padding.fill, padding.outputs) == (Fill.ZERO, ())
-    last = found(lambda inputs: {"y": inputs["x"][:, -1]}, signals(20, 37))
-    assert last is not None
+    last = present(found(lambda inputs: {"y": inputs["x"][:, -1]}, signals(20, 37)))
     assert last.fill is Fill.EDGE
 
 
 def test_padding_of_mean_is_mean_and_of_deviation_is_none() -> None:
-    padding = found(lambda inputs: {"y": inputs["x"].mean(1)}, signals(20, 37))
-    assert padding is not None
+    padding = present(found(lambda inputs: {"y": inputs["x"].mean(1)}, signals(20, 37)))
     assert padding.fill is Fill.MEAN
     assert found(lambda inputs: {"y": inputs["x"].std(1)}, signals(20, 37)) is None
     assert found(lambda inputs: {"y": inputs["x"] - inputs["x"].std(1, keepdims=True)}, signals(20, 37)) is None
@@ -69,8 +66,7 @@ def test_padding_finds_strides_whatever_is_rounded(plus: int) -> None:
         x = inputs["x"]
         return {"y": np.pad(x, [(0, 0), (0, 4)])[:, ::4][:, : (x.shape[1] + plus) // 4]}
 
-    padding = found(run, signals(20, 37))
-    assert padding is not None
+    padding = present(found(run, signals(20, 37)))
     (crop,) = padding.outputs
     assert [crop.size(n) for n in range(1, 99)] == [(n + plus) // 4 for n in range(1, 99)]
 
@@ -100,8 +96,7 @@ def test_padding_of_tokens_is_possible_where_mask_is_used() -> None:
     def pooled(inputs: Mapping[str, np.ndarray]) -> Arrays:
         return {"y": (inputs["ids"] * inputs["mask"]).sum(1) / inputs["mask"].sum(1)}
 
-    padding = find_padding(pooled, TOKENS, axes, samples)
-    assert padding is not None
+    padding = present(find_padding(pooled, TOKENS, axes, samples))
     assert (padding.fill, len(padding.axes), padding.is_exact) == (Fill.ZERO, 2, True)
     assert find_padding(lambda inputs: {"y": inputs["ids"].mean(1)}, TOKENS, axes, samples) is None
 
@@ -123,8 +118,7 @@ def test_inexact_padding_needs_eight_samples_of_no_worse_accuracy() -> None:
         return {"y": inputs["x"] + inputs["x"].std(1, keepdims=True)}
 
     many = signals(*range(20, 32))
-    padding = found(run, judged(many, 0))
-    assert padding is not None
+    padding = present(found(run, judged(many, 0)))
     assert (padding.is_exact, padding.evidence) == (False, "12 samples, accuracy 1.0000 after 1.0000")
     assert found(run, judged(many, 1)) is None
     assert found(run, judged(many[:7], 0)) is None
@@ -133,11 +127,7 @@ def test_inexact_padding_needs_eight_samples_of_no_worse_accuracy() -> None:
 def reader() -> bytes:
     """Columns of a picture of 8 rows to three classes by their brightness, four columns a step."""
     weights = {"w": np.full((3, 3, 8, 4), 1 / 96, np.float32) * np.array([0, 1, -1], np.float32)[:, None, None, None]}
-    nodes = [
-        helper.make_node("Conv", ["x", "w"], ["c"], strides=[8, 4]),
-        helper.make_node("Squeeze", ["c", "axes"], ["s"]),
-        helper.make_node("Transpose", ["s"], ["y"], perm=[0, 2, 1]),
-    ]
+    nodes = "c = Conv<strides=[8, 4]>(x, w) s = Squeeze(c, axes) y = Transpose<perm=[0, 2, 1]>(s)"
     shapes: dict[str, Sequence[int | str]] = {"x": ("n", 3, 8, "w")}
     more = weights | {"axes": np.array([2], np.int64)}
     return networks.model(nodes, shapes, {"y": ("n", "t", 3)}, more).SerializeToString()
@@ -158,10 +148,10 @@ def test_evaluation_finds_padding_of_text_lines(tmp_path: Path) -> None:
     (folder / "truth.json").write_text(json.dumps({"samples": samples}))
     image = ImageSpec(resize="keep-height", height=8, multiple=4, mean=(127.5,), std=(127.5,), pad_value=127.5)
     task = TaskSpec(TaskKind.TEXT_RECOGNITION, ("", "a", "b"), image, "ctc")
-    inspection = inspect(InspectOrder(str(upload), str(tmp_path / "out"), task), lambda share, message: None)
+    inspection = inspected(upload, tmp_path, task)
     order = MakeOrder(inspection, task, Precision.FP32, str(tmp_path / "made"))
-    variants = make(order, lambda share, message: None).variants
-    evaluated = evaluate(EvaluateOrder(inspection, task, variants, str(folder)), lambda share, message: None)
+    variants = make(order, quiet).variants
+    evaluated = evaluate(EvaluateOrder(inspection, task, variants, str(folder)), quiet)
     (padding,) = evaluated.paddings
     assert padding is not None
     assert padding.axes == (PaddedAxis("x", 3, 64),)

@@ -13,13 +13,13 @@ from onnx import TensorProto, helper
 from appliance.confinement.limits import ChildLimits
 from appliance.domain.catalogue import Precision, TaskSpec
 from appliance.domain.errors import BadArchive, BadModel
-from appliance.modelstore.orders import InspectOrder, MakeOrder, UnpackOrder
+from appliance.modelstore.orders import MakeOrder, UnpackOrder
 from appliance.modelstore.sandbox import as_error
 from appliance.modelstore.stages.archive import unpack
-from appliance.modelstore.stages.inspect import inspect
 from appliance.modelstore.stages.running import Runner
 from appliance.modelstore.stages.variants import make
 from tests.modelstore import networks
+from tests.modelstore.stages.asking import inspected, quiet, refusal
 
 FLOATS = np.ones((2, 4), np.float32)
 OF_LIBRARIES = re.compile(r"::|\(const |\w\.(cc|h|py):\d|was false|ONNXRuntimeError|Status Message|truth value|/onnx")
@@ -27,16 +27,7 @@ OF_LIBRARIES = re.compile(r"::|\(const |\w\.(cc|h|py):\d|was false|ONNXRuntimeEr
 
 
 def parsed(inputs: str, body: str, stored: str = "", opset: int = 17) -> onnx.ModelProto:
-    weights = f"<{stored}>" if stored else ""
-    text = f'<ir_version: 8, opset_import: ["" : {opset}]> g ({inputs}) => (y) {weights} {{ {body} }}'
-    return onnx.parser.parse_model(text)
-
-
-def refusal(made: onnx.ModelProto, folder: Path) -> str:
-    order = InspectOrder(networks.write(made, folder), str(folder / "out"), TaskSpec())
-    with pytest.raises(BadModel) as refused:
-        inspect(order, lambda share, message: None)
-    return str(refused.value)
+    return networks.parsed(inputs, body, stored, "y", opset)
 
 
 @pytest.mark.parametrize(
@@ -139,8 +130,8 @@ def test_files_of_other_formats_are_refused_by_name(body: bytes, words: str, tmp
     (tmp_path / "upload").write_bytes(body)
 
     def read() -> None:
-        unpacked = unpack(UnpackOrder(str(tmp_path / "upload"), str(tmp_path / "in"), bytes_max=2**30), lambda *_: None)
-        inspect(InspectOrder(unpacked.model, str(tmp_path / "out")), lambda share, message: None)
+        unpacked = unpack(UnpackOrder(str(tmp_path / "upload"), str(tmp_path / "in"), bytes_max=2**30), quiet)
+        inspected(unpacked.model, tmp_path)
 
     with pytest.raises((BadModel, BadArchive)) as refused:
         read()
@@ -162,8 +153,7 @@ def test_unexpected_error_does_not_quote_library(tmp_path: Path) -> None:
 
 def test_reason_for_missing_precision_does_not_repeat_precision_name(tmp_path: Path) -> None:
     """The name is added where the reason is shown."""
-    order = InspectOrder(networks.write(networks.relu(), tmp_path), str(tmp_path / "out"))
-    inspection = inspect(order, lambda share, message: None)
-    made = make(MakeOrder(inspection, TaskSpec(), Precision.INT8, str(tmp_path / "made")), lambda share, message: None)
+    inspection = inspected(networks.relu(), tmp_path)
+    made = make(MakeOrder(inspection, TaskSpec(), Precision.INT8, str(tmp_path / "made")), quiet)
     assert made.variants == ()
     assert made.reason.startswith("it has no MatMul")

@@ -13,6 +13,7 @@ from appliance.domain.catalogue import TaskSpec
 from appliance.modelstore.orders import Extent, ReviewOrder
 from appliance.modelstore.stages import graph as facts
 from appliance.modelstore.stages import rows
+from tests.modelstore import networks
 
 ROW = "float[N,4] x"
 PICTURE = "float[N,3,8,8] x"
@@ -22,10 +23,7 @@ W44 = "float[4,4] w = {1,2,0,0, 0,1,0,0, 0,0,1,3, 0,0,0,1}"
 
 def review(folder: Path, inputs: str, body: str, constants: str = "", opset: int = 17) -> ReviewOrder:
     """A graph with output `y`; its first input's first axis, and every other's, counts rows."""
-    kept = f"<{constants}>" if constants else ""
-    model = onnx.parser.parse_model(
-        f'<ir_version: 8, opset_import: ["" : {opset}]> g ({inputs}) => (float[N] y) {kept} {{ {body} }}'
-    )
+    model = networks.parsed(inputs, body, constants, opset=opset)
     del model.graph.output[0].type.tensor_type.shape.dim[:]
     model.graph.output[0].type.tensor_type.ClearField("shape")
     path = folder / "model.onnx"

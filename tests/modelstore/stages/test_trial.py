@@ -16,6 +16,7 @@ from appliance.modelstore.orders import PIXELS, Size, TrialOrder, TrialRequest
 from appliance.modelstore.stages.trial import trial
 from tests import toys
 from tests.modelstore import networks
+from tests.modelstore.stages.asking import quiet
 
 LABELS = 10
 
@@ -34,7 +35,7 @@ def agreements(order: TrialOrder) -> tuple[float, ...]:
 
 
 def comparisons(order: TrialOrder) -> tuple[Comparison, ...]:
-    return trial(order, lambda share, message: None).comparisons
+    return trial(order, quiet).comparisons
 
 
 @pytest.mark.parametrize("is_decoded", [True, False])

@@ -10,10 +10,11 @@ import pytest
 
 from appliance.domain.catalogue import DefaultValue, TaskSpec
 from appliance.domain.errors import BadModel
-from appliance.modelstore.orders import Inspection, InspectOrder
 from appliance.modelstore.stages.feeds import synthetic
-from appliance.modelstore.stages.inspect import inspect
 from appliance.modelstore.stages.trial_inputs import sampled, trial_inputs
+from tests.modelstore import networks
+from tests.modelstore.stages.asking import inspected
+from tests.present import present
 
 RESHAPE = "float[2,3,4] x, int64[3] shape", "y = Reshape(x, shape)", "float[A,B,C] y"
 RESIZED = "float[1,1,4,4] x, float[4] scales", "y = Resize(x, , scales)", "float[A,B,C,D] y"
@@ -21,19 +22,13 @@ SPLIT = "float[6] x, int64[2] parts", "y, z = Split<axis=0>(x, parts)", "float[A
 
 
 def network(inputs: str, body: str, output: str) -> onnx.ModelProto:
-    return onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> g ({inputs}) => ({output}) {{ {body} }}')
-
-
-def inspected(folder: Path, parts: tuple[str, str, str], *calibration: str) -> Inspection:
-    onnx.save(network(*parts), folder / "model.onnx")
-    order = InspectOrder(str(folder / "model.onnx"), str(folder / "made"), calibration=calibration)
-    return inspect(order, lambda share, words: None)
+    return networks.parsed(inputs, body, output=output)
 
 
 @pytest.mark.parametrize("parts", [RESHAPE, RESIZED], ids=["shape", "scales"])
 def test_network_that_reads_shape_from_input_is_inspected(parts: tuple[str, str, str], tmp_path: Path) -> None:
     """All later runs hold the same there, while data is drawn anew."""
-    found = inspected(tmp_path, parts)
+    found = inspected(network(*parts), tmp_path)
     task = TaskSpec(index_limits=found.index_limits, examples=found.examples)
     one, other = (synthetic(found.inputs, found.axes, task, found.trial, seed) for seed in (1, 2))
     name = next(iter(found.examples))
@@ -43,13 +38,13 @@ def test_network_that_reads_shape_from_input_is_inspected(parts: tuple[str, str,
 
 def test_network_without_fitting_values_asks_for_samples(tmp_path: Path) -> None:
     with pytest.raises(BadModel, match=r"a run failed.*add inputs of real use \(calibration/\)"):
-        inspected(tmp_path, SPLIT)
+        inspected(network(*SPLIT), tmp_path)
 
 
 def test_sample_shows_values_that_network_takes(tmp_path: Path) -> None:
     sample = tmp_path / "sample.json"
     sample.write_text(json.dumps({"inputs": {"x": [0.5] * 6, "parts": [2, 4]}}))
-    found = inspected(tmp_path, SPLIT, str(sample))
+    found = inspected(network(*SPLIT), tmp_path, calibration=(str(sample),))
     assert found.examples == {
         "x": DefaultValue("FP32", (6,), (0.5,) * 6),
         "parts": DefaultValue("INT64", (2,), (2, 4)),
@@ -75,8 +70,7 @@ def test_sample_that_cannot_be_read_is_skipped(tmp_path: Path, text: str) -> Non
     bad.write_text(text)
     good.write_text(json.dumps({"inputs": {"x": [0.5] * 6, "parts": [2, 4]}}))
     assert sampled(graph, TaskSpec(), [str(bad)], {}) is None
-    found = sampled(graph, TaskSpec(), [str(bad), str(good)], {})
-    assert found is not None
+    found = present(sampled(graph, TaskSpec(), [str(bad), str(good)], {}))
     assert found.examples["parts"].values == (2, 4)
 
 
@@ -85,7 +79,7 @@ def test_sample_of_zeros_does_not_hide_row_dependence(tmp_path: Path) -> None:
     sample = tmp_path / "sample.json"
     sample.write_text(json.dumps({"inputs": {"x": [[0, 0, 0, 0]]}}))
     summed = "int64[1,4] x", "f = Cast<to=1>(x) s = ReduceSum(f) y = Add(f, s)", "float[1,4] y"
-    assert inspected(tmp_path, summed, str(sample)).batch_max == 1
+    assert inspected(network(*summed), tmp_path, calibration=(str(sample),)).batch_max == 1
 
 
 @pytest.mark.parametrize(
@@ -100,20 +94,15 @@ def test_sample_of_zeros_does_not_hide_row_dependence(tmp_path: Path) -> None:
     ids=["zero keeps an axis", "shape in two inputs", "to a scalar", "unsigned", "large if drawn"],
 )
 def test_network_that_needs_certain_values_runs_in_some_trial(parts: tuple[str, str, str], tmp_path: Path) -> None:
-    weights = ", float[4,2] w = {1,2,3,4,5,6,7,8}" if "w)" in parts[1] else ""
+    weights = "float[4,2] w = {1,2,3,4,5,6,7,8}" if "w)" in parts[1] else ""
     inputs, body, output = parts
-    text = f'<ir_version: 8, opset_import: ["" : 17]> g ({inputs}) => ({output}) <{weights.lstrip(", ")}> {{ {body} }}'
-    onnx.save(onnx.parser.parse_model(text if weights else text.replace("<> ", "")), tmp_path / "model.onnx")
-    found = inspect(InspectOrder(str(tmp_path / "model.onnx"), str(tmp_path / "made")), lambda share, words: None)
-    assert found.outputs
+    assert inspected(networks.parsed(inputs, body, weights, output), tmp_path).outputs
 
 
 def test_variant_is_tried_with_values_that_model_takes(tmp_path: Path) -> None:
     """A variant of a network that takes certain values only needs no sample of its own."""
-    onnx.save(network(*SPLIT), tmp_path / "model.onnx")
     task = TaskSpec(examples={"parts": DefaultValue("INT64", (2,), (2, 4))})
-    order = InspectOrder(str(tmp_path / "model.onnx"), str(tmp_path / "made"), task)
-    assert inspect(order, lambda share, words: None).examples == task.examples
+    assert inspected(network(*SPLIT), tmp_path, task).examples == task.examples
 
 
 def test_network_with_nameless_state_axis_runs_with_batch_there(tmp_path: Path) -> None:
@@ -126,6 +115,5 @@ def test_network_with_nameless_state_axis_runs_with_batch_there(tmp_path: Path) 
     for value in model.graph.input:
         for dim in value.type.tensor_type.shape.dim:
             dim.ClearField("dim_param")
-    onnx.save(model, tmp_path / "model.onnx")
-    found = inspect(InspectOrder(str(tmp_path / "model.onnx"), str(tmp_path / "made")), lambda share, words: None)
+    found = inspected(model, tmp_path)
     assert found.axes == {"x": ("batch", "sequence"), "state": ("", "batch", "")}

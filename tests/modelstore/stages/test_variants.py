@@ -9,19 +9,15 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from appliance.domain.catalogue import ImageSpec, Precision, TaskKind, TaskSpec
-from appliance.modelstore.orders import Inspection, InspectOrder, Made, MakeOrder, Reviewed
+from appliance.modelstore.orders import Inspection, Made, MakeOrder, Reviewed
 from appliance.modelstore.stages import quantise
-from appliance.modelstore.stages.inspect import inspect
 from appliance.modelstore.stages.variants import make
 from tests.modelstore import lessons, networks
+from tests.modelstore.stages.asking import inspected, quiet
 
 pytestmark = pytest.mark.gate("works on real networks and files")
 
 PICTURES = TaskSpec(TaskKind.IMAGE_CLASSIFICATION, image=ImageSpec(height=64, width=64, multiple=16))
-
-
-def inspected(made: onnx.ModelProto, folder: Path, task: TaskSpec) -> Inspection:
-    return inspect(InspectOrder(networks.write(made, folder), str(folder / "out"), task), lambda share, message: None)
 
 
 def made_of(
@@ -33,7 +29,7 @@ def made_of(
 ) -> tuple[Inspection, Made]:
     inspection = inspected(model, folder, task)
     order = MakeOrder(inspection, task, precision, str(folder / "made"), calibration)
-    return inspection, make(order, lambda share, message: None)
+    return inspection, make(order, quiet)
 
 
 def relative_error(path: str, original: str, **inputs: np.ndarray) -> float:
@@ -122,12 +118,10 @@ def test_int8_variant_keeps_padding_with_minus_infinity(tmp_path: Path) -> None:
         "pads": np.array([0, 0, 0, 0, 0, 0, 1, 1]),
         "low": np.array(-np.inf, np.float32),
     }
-    nodes = [
-        helper.make_node("Conv", ["x", "w1"], ["c"], pads=[1, 1, 1, 1]),
-        helper.make_node("Pad", ["c", "pads", "low"], ["p"]),
-        helper.make_node("MaxPool", ["p"], ["m"], kernel_shape=[3, 3], strides=[2, 2]),
-        helper.make_node("Conv", ["m", "w2"], ["y"], pads=[1, 1, 1, 1]),
-    ]
+    nodes = (
+        "c = Conv<pads=[1, 1, 1, 1]>(x, w1) p = Pad(c, pads, low) "
+        "m = MaxPool<kernel_shape=[3, 3], strides=[2, 2]>(p) y = Conv<pads=[1, 1, 1, 1]>(m, w2)"
+    )
     made_model = networks.model(nodes, {"x": ("n", 3, 32, 32)}, {"y": ("n", 64, 16, 16)}, weights)
     inspection, made = made_of(made_model, tmp_path, Precision.INT8, TaskSpec())
     x = np.random.default_rng(1).uniform(0, 1, (1, 3, 32, 32)).astype(np.float32)
@@ -169,13 +163,7 @@ def test_int8_weights_are_widened_before_other_precisions_are_made(tmp_path: Pat
         "p": rng.integers(-127, 128, (256, 64)).astype(np.int8),
         "s": np.array(0.002, np.float32),
     }
-    nodes = [
-        helper.make_node("DequantizeLinear", ["q", "scale"], ["w"], axis=1),
-        helper.make_node("MatMul", ["x", "w"], ["h"]),
-        helper.make_node("Cast", ["p"], ["pf"], to=TensorProto.FLOAT),
-        helper.make_node("Mul", ["pf", "s"], ["v"]),
-        helper.make_node("MatMul", ["h", "v"], ["y"]),
-    ]
+    nodes = "w = DequantizeLinear<axis=1>(q, scale) h = MatMul(x, w) pf = Cast<to=1>(p) v = Mul(pf, s) y = MatMul(h, v)"
     model = networks.model(nodes, {"x": ("n", 64)}, {"y": ("n", 64)}, weights)
     x = rng.standard_normal((3, 64)).astype(np.float32)
     for precision, kind, error in (
@@ -193,10 +181,8 @@ def test_int8_weights_are_widened_before_other_precisions_are_made(tmp_path: Pat
 @pytest.mark.parametrize("precision", [Precision.FP16, Precision.INT8])
 def test_weights_in_separate_file_are_converted(tmp_path: Path, precision: Precision) -> None:
     """The converters read external data; what they make is one file again."""
-    upload = networks.write(networks.classifier(), tmp_path)
-    order = InspectOrder(upload, str(tmp_path / "out"), PICTURES, rewrite_bytes_max=1000)
-    inspection = inspect(order, lambda share, message: None)
-    made = make(MakeOrder(inspection, PICTURES, precision, str(tmp_path / "made")), lambda share, message: None)
+    inspection = inspected(networks.classifier(), tmp_path, PICTURES, rewrite_bytes_max=1000)
+    made = make(MakeOrder(inspection, PICTURES, precision, str(tmp_path / "made")), quiet)
     assert made.variants[0].files == (made.variants[0].path,)
     assert relative_error(made.variants[0].path, inspection.model, x=picture()) < 0.2
 
@@ -223,7 +209,7 @@ def test_precision_that_cannot_be_made_has_reason(tmp_path: Path, precision: Pre
     reason, no error.
     """
     half = networks.model(
-        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "y = MatMul(x, w)",
         {"x": ("n", 64)},
         {"y": ("n", 64)},
         {"w": np.ones((64, 64), np.float16)},

@@ -166,7 +166,6 @@ def test_content_that_cannot_be_written_leaves_no_files(tmp_path: Path) -> None:
     assert blobs.put(source).size_bytes == 3 * MIB
 
 
-@pytest.mark.usefixtures("processes")
 def test_full_disk_leaves_no_partial_content(small_disk: Path, tmp_path: Path) -> None:
     """On a disk of 3 MiB a second content of 2 MiB is refused; the first stays readable."""
     blobs = blobs_in(small_disk)
@@ -177,7 +176,6 @@ def test_full_disk_leaves_no_partial_content(small_disk: Path, tmp_path: Path) -
     assert blobs.path(first.sha256).stat().st_size == 2 * MIB
 
 
-@pytest.mark.usefixtures("processes")
 def test_content_that_would_take_disk_reserve_is_refused(small_disk: Path, tmp_path: Path) -> None:
     """Before a byte is written."""
     blobs = blobs_in(small_disk, reserve_bytes=2 * MIB)
@@ -186,7 +184,6 @@ def test_content_that_would_take_disk_reserve_is_refused(small_disk: Path, tmp_p
     assert files_in(small_disk) == set()
 
 
-@pytest.mark.usefixtures("processes")
 def test_content_file_from_another_disk_is_moved(small_disk: Path, tmp_path: Path) -> None:
     """Taking a file over works across file systems, too, and takes it away there."""
     source = written(small_disk / "in", b"far away")

@@ -1,12 +1,12 @@
 """Domain values come back from JSON columns as they went in."""
 
-import asyncio
 import datetime
 import json
 from dataclasses import replace
 from pathlib import Path
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import given
 from sqlalchemy.dialects import sqlite
 
@@ -26,6 +26,8 @@ from appliance.domain.catalogue import (
 from appliance.domain.jobs import ImportRequest
 from appliance.modelstore.store.columns import Document, MeasuredAccuracy, Moment, Points, ReviewedProfile
 from tests.modelstore.boxes import parts
+
+pytestmark = pytest.mark.anyio
 
 DIALECT = sqlite.dialect()
 numbers = st.floats(allow_nan=False, allow_infinity=False)
@@ -115,19 +117,15 @@ def test_time_column_stores_utc_text_that_sorts() -> None:
     assert column.process_result_value(texts[0], DIALECT) == early
 
 
-def test_import_request_comes_back_whole_after_restart(tmp_path: Path) -> None:
+async def test_import_request_comes_back_whole_after_restart(tmp_path: Path) -> None:
     """The importer goes on from it."""
     task = TaskSpec(TaskKind.OBJECT_DETECTION, ("a",), ImageSpec(mean=(1.0, 2.0, 3.0)), "db", {"score_min": 0.5})
     request = ImportRequest("default", "m", "/x", task=task, metadata={"labels": ["a"], "params": {"k": 1}})
-
-    async def story() -> None:
-        async with parts(tmp_path, runs=False) as box:
-            await box.store.imports.accept("1", request)
-        async with parts(tmp_path, runs=False) as box:
-            ((_job, stored),) = await box.store.jobs.unfinished()
-            assert stored == request
-
-    asyncio.run(story())
+    async with parts(tmp_path, runs=False) as box:
+        await box.store.imports.accept("1", request)
+    async with parts(tmp_path, runs=False) as box:
+        ((_job, stored),) = await box.store.jobs.unfinished()
+        assert stored == request
 
 
 @given(st.integers(0, 10**6), names, st.integers(0))

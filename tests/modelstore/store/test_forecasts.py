@@ -11,13 +11,13 @@ from appliance.policies.forecast.kinds import written
 from appliance.policies.forecast.renewal import Renewal
 from appliance.policies.forecast.rnn import trained
 from tests.policies.forecast.arrivals import arrivals
+from tests.present import present
 
 HISTORY = arrivals([1.0, 3.0] * 40)
 
 
 def test_forecaster_file_returns_saved_forecasters(tmp_path: Path) -> None:
-    network = trained(HISTORY, 0)
-    assert network is not None
+    network = present(trained(HISTORY, 0))
     path = tmp_path / "forecasters.json"
     ForecasterFile(path, FORECASTERS).save({"t/door": written(network), "t/gate": written(Renewal())})
     again = ForecasterFile(path, FORECASTERS)
@@ -27,8 +27,7 @@ def test_forecaster_file_returns_saved_forecasters(tmp_path: Path) -> None:
 
 def test_forecaster_file_of_first_version_is_read(tmp_path: Path) -> None:
     """That version wrote a network's numbers without its name."""
-    network = trained(HISTORY, 0)
-    assert network is not None
+    network = present(trained(HISTORY, 0))
     path = tmp_path / "forecasters.json"
     path.write_text(json.dumps({"t/door": network.to_json(), "t/gate": "renewal", "t/hall": "ewma"}))
     names = [ForecasterFile(path, FORECASTERS).of(name).name for name in ("t/door", "t/gate", "t/hall")]

@@ -133,7 +133,6 @@ def test_database_of_newer_version_is_refused_and_unchanged(tmp_path: Path) -> N
     assert database.read_bytes() == before
 
 
-@pytest.mark.usefixtures("processes")
 def test_migration_on_full_disk_fails_and_works_later(small_disk: Path) -> None:
     """A first start without room says so; with room the next one works."""
     (small_disk / "ballast").write_bytes(b"b" * (3 * 2**20 - 40_000))

@@ -1,6 +1,5 @@
 """A restore is applied whole, whenever a kill interrupts it."""
 
-import asyncio
 import datetime
 import os
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from appliance.modelstore.store import pending_restore
 from appliance.modelstore.store.backup import back_up
 from appliance.modelstore.store.restoring import _stage
 from appliance.modelstore.store.state_folder import DATABASE, StateFolder
-from tests.modelstore.boxes import parts, stored_model
+from tests.modelstore.boxes import filled, whole_models
 
 NOW = datetime.datetime(2026, 7, 1, tzinfo=datetime.UTC)
 
@@ -21,36 +20,12 @@ class Killed(BaseException):
     """What a kill leaves is what was done before."""
 
 
-def archived(folder: Path) -> Path:
-    async def story() -> None:
-        async with parts(folder / "original", runs=False) as box:
-            for number in range(3):
-                await stored_model(box.store, folder, f"m{number}", bytes([number]) * 5000)
-
-    asyncio.run(story())
-    back_up(folder / "original", folder / "box.tar", NOW, with_secrets=False)
-    return folder / "box.tar"
-
-
-def emptied(state: Path) -> None:
-    async def story() -> None:
-        async with parts(state, runs=False):
-            pass
-
-    asyncio.run(story())
-
-
-def models(state: Path) -> int:
-    """How many there are, each with its content as its digest says."""
-
-    async def story() -> int:
-        async with parts(state, runs=False) as box:
-            found = (await box.store.snapshot()).models
-            for model in found:
-                assert box.store.blobs.path(model.variants[0].content_sha256).exists()
-            return len(found)
-
-    return asyncio.run(story())
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    """A backup of a box with three models."""
+    filled(tmp_path / "original", 3)
+    back_up(tmp_path / "original", tmp_path / "box.tar", NOW, with_secrets=False)
+    return tmp_path / "box.tar"
 
 
 def steps(monkeypatch: pytest.MonkeyPatch, at: int) -> Callable[[], int]:
@@ -75,14 +50,15 @@ def steps(monkeypatch: pytest.MonkeyPatch, at: int) -> Callable[[], int]:
 
 
 @pytest.mark.nightly("a kill at each step")
-def test_restore_killed_at_any_step_is_applied_whole_at_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_restore_killed_at_any_step_is_applied_whole_at_start(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The old box or the restored one, never a mixture; and once it is ready, the restored one."""
-    archive = archived(tmp_path)
     at, ended = 0, False
     while not ended:
         at += 1
         state = tmp_path / f"state-{at}"
-        emptied(state)
+        filled(state, 0)
         _stage(archive, state, lambda done, every: None)
         assert pending_restore.ready(state) == {"created_at": NOW.isoformat(), "models": 3, "tenants": 1}
         with monkeypatch.context() as patched:
@@ -92,16 +68,15 @@ def test_restore_killed_at_any_step_is_applied_whole_at_start(tmp_path: Path, mo
                 ended = counted() < at
             except Killed:
                 pass
-        assert models(state) == 3
+        assert whole_models(state) == 3
         assert not (state / pending_restore.FOLDER).exists()
     assert at > 6
 
 
-def test_restore_killed_during_check_is_swept_at_start(tmp_path: Path) -> None:
+def test_restore_killed_during_check_is_swept_at_start(archive: Path, tmp_path: Path) -> None:
     """Before it is ready nothing of the restore counts."""
-    archive = archived(tmp_path)
     state = tmp_path / "state"
-    emptied(state)
+    filled(state, 0)
 
     def killed(done: int, every: int) -> None:
         if done > 5000:
@@ -112,7 +87,7 @@ def test_restore_killed_during_check_is_swept_at_start(tmp_path: Path) -> None:
     parts_left = pending_restore.parts_of(state)
     (parts_left / "appliance.db").write_bytes(b"half of it")
     assert pending_restore.ready(state) is None
-    assert models(state) == 0
+    assert whole_models(state) == 0
     assert not (state / pending_restore.FOLDER).exists()
 
 

@@ -35,10 +35,13 @@ from appliance.domain.pipeline import Ask, CostBy, Pipeline
 from appliance.domain.profiles import SeenLatency, SeenRuns
 from appliance.domain.session import AccuracyPromise, LatencyPromise, Reference, Session
 from appliance.domain.states import VariantState
-from appliance.modelstore.store.quick_start import Beginning, quick_start
+from appliance.modelstore.store.quick_start import Beginning
 from appliance.modelstore.store.snapshot import Snapshot
-from appliance.modelstore.store.state_folder import DATABASE, StateFolder
-from tests.modelstore.boxes import Parts, parts, stored_model
+from appliance.modelstore.store.state_folder import DATABASE
+from tests.modelstore.boxes import Parts, parts, quickly_started, stored_model
+from tests.present import present
+
+pytestmark = pytest.mark.anyio
 
 
 async def _furnish(box: Parts, folder: Path) -> None:
@@ -108,24 +111,16 @@ async def _furnish(box: Parts, folder: Path) -> None:
     await box.store.seen.save([SeenRuns(build, "8x9~3", "f", (SeenLatency(1, 2, 3, 4, 5, now),))])
 
 
-def test_quick_start_reads_same_records_as_store(tmp_path: Path) -> None:
+async def test_quick_start_reads_same_records_as_store(tmp_path: Path) -> None:
     """Every column of every table that serving knows."""
-
-    async def story() -> Beginning:
-        async with parts(tmp_path / "state", runs=False) as box:
-            await _furnish(box, tmp_path)
-            residents, seen = await box.store.residents.load(), await box.store.seen.load()
-            return Beginning(await box.store.snapshot(), residents, seen, await box.store.sessions.load())
-
-    expected = asyncio.run(story())
+    async with parts(tmp_path / "state", runs=False) as box:
+        await _furnish(box, tmp_path)
+        residents, seen = await box.store.residents.load(), await box.store.seen.load()
+        expected = Beginning(await box.store.snapshot(), residents, seen, await box.store.sessions.load())
     assert expected[2]
     assert [one.id for one in expected.sessions] == ["s1", "s2", "s4"]
     assert _at_default(expected[0]) == set(), "a column that two rows alike cannot compare"
-    folder = StateFolder.open(tmp_path / "state")
-    try:
-        assert quick_start(folder) == expected
-    finally:
-        folder.close()
+    assert quickly_started(tmp_path / "state") == expected
 
 
 def _at_default(snapshot: Snapshot) -> set[str]:
@@ -146,40 +141,27 @@ def _default(field: Field[Any]) -> Any:
     return field.default_factory() if field.default_factory is not MISSING else field.default
 
 
-def test_quick_start_forgets_findings_of_another_review(tmp_path: Path) -> None:
+@pytest.fixture
+async def furnished(tmp_path: Path, anyio_backend: str) -> Path:
+    """The state folder of a box that has stopped."""
+    async with parts(tmp_path / "state", runs=False) as box:
+        await _furnish(box, tmp_path)
+    return tmp_path / "state"
+
+
+def test_quick_start_forgets_findings_of_another_review(furnished: Path) -> None:
     """As the tables do: the build is guarded until it is reviewed again."""
-
-    async def story() -> None:
-        async with parts(tmp_path / "state", runs=False) as box:
-            await _furnish(box, tmp_path)
-
-    asyncio.run(story())
-    _sql("UPDATE variant SET profile = json_set(profile, '$.review', 'another')")(tmp_path / "state")
-    folder = StateFolder.open(tmp_path / "state")
-    try:
-        beginning = quick_start(folder)
-    finally:
-        folder.close()
-    assert beginning is not None
+    _sql("UPDATE variant SET profile = json_set(profile, '$.review', 'another')")(furnished)
+    beginning = present(quickly_started(furnished))
     assert [v.profile and v.profile.hazards for m in beginning.snapshot.models for v in m.variants] == [None]
 
 
-def test_quick_start_sweeps_leftovers_of_crash(tmp_path: Path) -> None:
+def test_quick_start_sweeps_leftovers_of_crash(furnished: Path) -> None:
     """Content without a row, uploads and scratch folders without an owner."""
-
-    async def story() -> None:
-        async with parts(tmp_path / "state", runs=False) as box:
-            await _furnish(box, tmp_path)
-
-    asyncio.run(story())
-    orphans = [tmp_path / "state" / place for place in ("blobs/tmp-1", "uploads/u", "scratch/s")]
+    orphans = [furnished / place for place in ("blobs/tmp-1", "uploads/u", "scratch/s")]
     for orphan in orphans:
         orphan.write_bytes(b"left")
-    folder = StateFolder.open(tmp_path / "state")
-    try:
-        assert quick_start(folder) is not None
-    finally:
-        folder.close()
+    assert quickly_started(furnished) is not None
     assert not any(orphan.exists() for orphan in orphans)
 
 
@@ -211,20 +193,10 @@ def _sql(statement: str) -> Callable[[Path], None]:
     ],
     ids=["content damaged", "content missing", "deletion half done", "content unused", "no admin key"],
 )
-def test_quick_start_leaves_repairs_to_store(tmp_path: Path, change: Callable[[Path], None]) -> None:
+def test_quick_start_leaves_repairs_to_store(furnished: Path, change: Callable[[Path], None]) -> None:
     """The quick start returns nothing, and touches nothing."""
-
-    async def story() -> None:
-        async with parts(tmp_path / "state", runs=False) as box:
-            await _furnish(box, tmp_path)
-
-    asyncio.run(story())
-    change(tmp_path / "state")
-    orphan = tmp_path / "state" / "uploads" / "u"
+    change(furnished)
+    orphan = furnished / "uploads" / "u"
     orphan.write_bytes(b"left")
-    folder = StateFolder.open(tmp_path / "state")
-    try:
-        assert quick_start(folder) is None
-    finally:
-        folder.close()
+    assert quickly_started(furnished) is None
     assert orphan.exists()

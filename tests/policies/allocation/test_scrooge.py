@@ -14,6 +14,7 @@ from appliance.policies.allocation.refine import cheapest, refined
 from appliance.policies.allocation.scrooge import Scrooge, capacities, without_concurrency
 from tests.checkers.pipeline import broken
 from tests.instances import allocation as instances
+from tests.present import present
 
 pytestmark = pytest.mark.gate("hundreds of problems are solved")
 
@@ -30,13 +31,11 @@ def test_scrooge_without_its_second_step_breaks_the_slo() -> None:
     one by one (SC-12).
     """
     pipeline = pipeline_of(_problem(180.0))
-    assigned = capacities(pipeline, 210.0, {})
-    assert assigned is not None
+    assigned = present(capacities(pipeline, 210.0, {}))
     ((big, rate),) = assigned[0].items()
     assert (big.batch, round(rate, 6)) == (16, 180.0)
     assert big.latency_at(20.0) > 210.0
-    plans = refined(pipeline, assigned)
-    assert plans is not None
+    plans = present(refined(pipeline, assigned))
     assert plans[0].partial is not None
     assert (plans[0].fulls[0][1], plans[0].partial[0].batch) == (1, 1)
     assert pipeline.fits(critical_ms(pipeline, plans))
@@ -135,8 +134,7 @@ def test_greedy_refinement_keeps_to_the_room_left() -> None:
     def one_y(plans: Plans) -> bool:
         return sum(plan.share for plan in plans if plan.partial and plan.partial[0].worker == "Y") <= 1.0
 
-    plans = cheapest(pipeline, options, one_y, exact_max=0)
-    assert plans is not None
+    plans = present(cheapest(pipeline, options, one_y, exact_max=0))
     assert total_cost(plans) == pytest.approx(3.6)
     assert cheapest(pipeline, options, lambda plans: False, exact_max=0) is None
 

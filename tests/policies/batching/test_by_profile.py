@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,50 +38,38 @@ LINES = {1: 11.0, 2: 23.0, 4: 56.0}
 """One that loses."""
 
 
-def test_single_request_runs_alone() -> None:
-    assert ask(SENTENCES, [WaitingRequest(1)]) == 1
+ONE = WaitingRequest(1)
 
 
-def test_network_that_loses_by_batches_is_never_batched() -> None:
-    assert ask(LINES, [WaitingRequest(1)] * 20) == 1
-    assert ask(LINES, [WaitingRequest(1)] * 20, [300]) == 1
-
-
-def test_requests_on_two_idle_workers_are_not_batched() -> None:
-    assert ask(SENTENCES, [WaitingRequest(1)] * 2, [0]) == 1
-
-
-def test_requests_beside_a_busy_worker_are_batched_when_that_gains() -> None:
-    # one by one on this worker: 2.3 and 4.6 ms; together both end at 3.7: 7.4 in place of 6.9, so not
-    assert ask(SENTENCES, [WaitingRequest(1)] * 2, [50]) == 1
-    # four: 2.3 + 4.6 + 6.9 + 9.2 = 23; in pairs 3.7 + 3.7 + 7.4 + 7.4 = 22.2; at once 24
-    assert ask(SENTENCES, [WaitingRequest(1)] * 4, [50]) == 2
-
-
-def test_long_queue_runs_in_batches_that_gain_most() -> None:
-    # sixteen on one worker: 6 + 12 + 18 + 24, four times each, is 240; in pairs 266, in eights 283, one by one 313
-    assert ask(SENTENCES, [WaitingRequest(1)] * 16) == 4
+@pytest.mark.parametrize(
+    ("times_ms", "requests", "free_ms", "together"),
+    [
+        pytest.param(SENTENCES, [ONE], [], 1, id="single request"),
+        pytest.param(LINES, [ONE] * 20, [], 1, id="network that loses"),
+        pytest.param(LINES, [ONE] * 20, [300], 1, id="network that loses, beside a busy worker"),
+        pytest.param(SENTENCES, [ONE] * 2, [0], 1, id="two idle workers"),
+        # One by one on this worker: 2.3 and 4.6 ms; together both end at 3.7: 7.4 in place of 6.9, so not.
+        pytest.param(SENTENCES, [ONE] * 2, [50], 1, id="two beside a busy worker"),
+        # 2.3 + 4.6 + 6.9 + 9.2 = 23; in pairs 3.7 + 3.7 + 7.4 + 7.4 = 22.2; at once 24.
+        pytest.param(SENTENCES, [ONE] * 4, [50], 2, id="four beside a busy worker"),
+        # On one worker: 6 + 12 + 18 + 24, four times each, is 240; in pairs 266, in eights 283, one by one 313.
+        pytest.param(SENTENCES, [ONE] * 16, [], 4, id="long queue"),
+        pytest.param(SENTENCES, [WaitingRequest(1, int(2.5 * MS)), *[ONE] * 15], [], 1, id="one would be late"),
+        pytest.param(SENTENCES, [WaitingRequest(1, MS), *[ONE] * 15], [], 4, id="one is late anyway"),
+        # Four together take 1.5 ms each: less than a request nearly as wide as the widest takes alone, not than half.
+        pytest.param(SENTENCES, [WaitingRequest(1, alone_ns=int(2.2 * MS))] * 16, [], 4, id="nearly as wide"),
+        pytest.param(SENTENCES, [WaitingRequest(1, alone_ns=int(1.2 * MS))] * 16, [], 1, id="half as wide"),
+    ],
+)
+def test_requests_run_together_where_that_gains_and_makes_none_late(
+    times_ms: Mapping[int, float], requests: list[WaitingRequest], free_ms: list[float], together: int
+) -> None:
+    assert ask(times_ms, requests, free_ms) == together
 
 
 def test_batch_is_never_larger_than_allowed() -> None:
-    assert ask(SENTENCES, [WaitingRequest(1)] * 16, items_max=2) == 2
+    assert ask(SENTENCES, [ONE] * 16, items_max=2) == 2
     assert ask(SENTENCES, [WaitingRequest(3)] * 16, items_max=4) == 1
-
-
-def test_batch_that_makes_a_request_late_is_not_formed() -> None:
-    hurried = [WaitingRequest(1, int(2.5 * MS)), *[WaitingRequest(1)] * 15]
-    assert ask(SENTENCES, hurried) == 1
-
-
-def test_narrow_requests_quick_alone_are_not_padded_for_a_wide_request() -> None:
-    """Four together take 1.5 ms each: less than a request nearly as wide as the widest takes alone, more than a request
-    half as wide."""
-    assert ask(SENTENCES, [WaitingRequest(1, alone_ns=int(2.2 * MS))] * 16) == 4
-    assert ask(SENTENCES, [WaitingRequest(1, alone_ns=int(1.2 * MS))] * 16) == 1
-
-
-def test_request_late_anyway_does_not_prevent_a_batch() -> None:
-    assert ask(SENTENCES, [WaitingRequest(1, MS), *[WaitingRequest(1)] * 15]) == 4
 
 
 @given(

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from appliance.policies.forecast import FORECASTERS
 from appliance.policies.forecast.base import Forecaster
 from tests.policies.forecast.arrivals import PATTERNS, SECOND, arrivals
+from tests.present import present
 
 HISTORIES = st.lists(st.integers(0, 10**15), max_size=80).map(lambda gaps: list(accumulate(gaps)))
 
 
 @cache
 def fitted(name: str) -> Forecaster:
-    forecaster = FORECASTERS[name].fit(arrivals([1.0, 3.0] * 40), 0)
-    assert forecaster is not None
+    forecaster = present(FORECASTERS[name].fit(arrivals([1.0, 3.0] * 40), 0))
     return forecaster
 
 
@@ -84,10 +84,8 @@ def test_forecast_of_a_shifted_history_is_shifted(name: str) -> None:
 def test_forecast_of_regular_arrivals_is_close(name: str) -> None:
     """A request each second: the next one is a second after the last, and the spread is small."""
     history = arrivals([1.0] * 60)
-    forecaster = FORECASTERS[name].fit(history, 0)
-    assert forecaster is not None
-    prediction = forecaster.predict(history, history[-1])
-    assert prediction is not None
+    forecaster = present(FORECASTERS[name].fit(history, 0))
+    prediction = present(forecaster.predict(history, history[-1]))
     assert abs(prediction.next_ns - history[-1] - SECOND) < SECOND // 100
     assert prediction.spread_ns < SECOND // 50
 

@@ -6,6 +6,7 @@ from appliance.policies.forecast import FORECASTERS, MEMORY_FORECASTERS
 from appliance.policies.forecast.kinds import read, written
 from tests.policies.forecast.arrivals import arrivals
 from tests.policies.forecast.curves import SECOND, samples
+from tests.present import present
 
 HISTORY = arrivals([1.0, 3.0] * 40)
 SERIES = samples([2_000_000 - 1_000 * k - k % 7 for k in range(100)])
@@ -13,8 +14,7 @@ SERIES = samples([2_000_000 - 1_000 * k - k % 7 for k in range(100)])
 
 @pytest.mark.parametrize("name", FORECASTERS)
 def test_request_forecaster_predicts_alike_after_write_and_read(name: str) -> None:
-    forecaster = FORECASTERS[name].fit(HISTORY, 0)
-    assert forecaster is not None
+    forecaster = present(FORECASTERS[name].fit(HISTORY, 0))
     copy = read(written(forecaster), FORECASTERS)
     assert copy.name == name
     assert copy.predict(HISTORY, HISTORY[-1]) == forecaster.predict(HISTORY, HISTORY[-1])
@@ -22,8 +22,7 @@ def test_request_forecaster_predicts_alike_after_write_and_read(name: str) -> No
 
 @pytest.mark.parametrize("name", MEMORY_FORECASTERS)
 def test_memory_forecaster_predicts_alike_after_write_and_read(name: str) -> None:
-    forecaster = MEMORY_FORECASTERS[name].fit(SERIES, 5 * SECOND, 0)
-    assert forecaster is not None
+    forecaster = present(MEMORY_FORECASTERS[name].fit(SERIES, 5 * SECOND, 0))
     copy = read(written(forecaster), MEMORY_FORECASTERS)
     assert copy.name == name
     assert copy.predict(SERIES, 5 * SECOND) == forecaster.predict(SERIES, 5 * SECOND)

@@ -13,34 +13,31 @@ from appliance.policies.forecast.memory import MemoryForecaster, MemorySample, T
 from appliance.policies.forecast.memory_choice import choose_memory, mean_error_bytes
 from appliance.policies.forecast.memory_rnn import SAMPLES_MIN, MemoryRnn, trained
 from tests.policies.forecast.curves import MB, SECOND, falling, samples, sawtooth, steady
+from tests.present import present
 
 
 @cache
 def fitted(name: str) -> MemoryForecaster:
-    forecaster = MEMORY_FORECASTERS[name].fit(falling(Random(0), SAMPLES_MIN), 5 * SECOND, 0)
-    assert forecaster is not None
+    forecaster = present(MEMORY_FORECASTERS[name].fit(falling(Random(0), SAMPLES_MIN), 5 * SECOND, 0))
     return forecaster
 
 
 def test_trend_follows_falling_memory() -> None:
     """Ten bytes a second less: 50 less in five seconds."""
-    prediction = Trend().predict(samples([1_000 - 10 * k for k in range(40)]), 5 * SECOND)
-    assert prediction is not None
+    prediction = present(Trend().predict(samples([1_000 - 10 * k for k in range(40)]), 5 * SECOND))
     assert abs(prediction.low_bytes - (1_000 - 390 - 50)) <= 1
     assert prediction.spread_bytes < 20
 
 
 def test_trend_promises_no_rise_of_memory() -> None:
     """Rising memory counts as what is there now."""
-    prediction = Trend().predict(samples([100 + 10 * k for k in range(20)]), 5 * SECOND)
-    assert prediction is not None
+    prediction = present(Trend().predict(samples([100 + 10 * k for k in range(20)]), 5 * SECOND))
     assert prediction.low_bytes == 290
 
 
 def test_trend_does_not_continue_a_sudden_fall() -> None:
     """Half of the memory goes at once: from two samples later on, what is there is what will be."""
-    prediction = Trend().predict(samples([1_000] * 20 + [500] * 3), 5 * SECOND)
-    assert prediction is not None
+    prediction = present(Trend().predict(samples([1_000] * 20 + [500] * 3), 5 * SECOND))
     assert prediction.low_bytes == 500
 
 
@@ -83,8 +80,7 @@ def test_memory_network_is_not_trained_on_too_few_samples_for_its_horizon() -> N
 def test_memory_network_predicts_alike_after_json() -> None:
     """Stored and read again, it predicts the same; a damaged text is a ValueError."""
     series = sawtooth(Random(1), 100)
-    forecaster = trained(series, 3 * SECOND, 0)
-    assert forecaster is not None
+    forecaster = present(trained(series, 3 * SECOND, 0))
     copy = MemoryRnn.from_json(forecaster.to_json())
     assert copy.predict(series, 3 * SECOND) == forecaster.predict(series, 3 * SECOND)
     for damaged in ("{}", forecaster.to_json().replace('"steps": 3', '"steps": 0')):
@@ -109,8 +105,7 @@ def test_memory_network_leaves_an_unlearnt_fall_to_the_trend() -> None:
     """Taught by a quiet night; then another process takes 100 MB a second: the fall is followed down as the trend
     does it.
     """
-    network = trained(steady(Random(1), 200), 5 * SECOND, 0)
-    assert network is not None
+    network = present(trained(steady(Random(1), 200), 5 * SECOND, 0))
     fall = samples([(2_000 - 100 * k) * MB for k in range(16)])
     assert network.predict(fall, 5 * SECOND) == Trend().predict(fall, 5 * SECOND)
     assert network.predict(steady(Random(2), 64), 5 * SECOND) != Trend().predict(steady(Random(2), 64), 5 * SECOND)

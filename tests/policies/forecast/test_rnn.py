@@ -13,6 +13,7 @@ from appliance.policies.forecast.rnn import ARRIVALS_MIN, Rnn, trained
 from appliance.policies.forecast.training import ROWS_MAX, STEPS, train
 from appliance.policies.forecast.vanilla import HUBER, Vanilla, Weights, gradient
 from tests.policies.forecast.arrivals import SECOND, alternating, counted_bursts, poisson
+from tests.present import present
 
 
 def test_rnn_gradient_equals_finite_differences() -> None:
@@ -42,8 +43,7 @@ def test_rnn_answers_a_single_row_as_in_a_batch() -> None:
 def test_rnn_learns_an_order_that_a_mean_cannot(pattern: Callable[[Random, int], list[int]]) -> None:
     """Trained on two thirds, it is within a tenth of the weighted mean's error on the rest."""
     history = pattern(Random(5), 180)
-    forecaster = trained(history[:120], 0)
-    assert forecaster is not None
+    forecaster = present(trained(history[:120], 0))
     assert mean_error_ns(forecaster, history, 120) < 0.1 * mean_error_ns(Ewma(), history, 120)
 
 
@@ -52,10 +52,8 @@ def test_rnn_spread_is_small_for_order_and_large_for_chance() -> None:
     spreads = []
     for pattern in (alternating, poisson):
         history = pattern(Random(2), 200)
-        forecaster = trained(history, 0)
-        assert forecaster is not None
-        prediction = forecaster.predict(history, history[-1])
-        assert prediction is not None
+        forecaster = present(trained(history, 0))
+        prediction = present(forecaster.predict(history, history[-1]))
         spreads.append(prediction.spread_ns / (prediction.next_ns - history[-1]))
     assert spreads[0] < 0.1
     assert spreads[1] > 0.4
@@ -73,8 +71,7 @@ def test_rnn_training_is_a_function_of_history_and_seed() -> None:
 def test_rnn_predicts_alike_after_json() -> None:
     """Stored and read again, it predicts the same to the nanosecond."""
     history = poisson(Random(1), 80)
-    forecaster = trained(history, 3)
-    assert forecaster is not None
+    forecaster = present(trained(history, 3))
     copy = Rnn.from_json(forecaster.to_json())
     for end in range(40, 80):
         assert copy.predict(history[:end], history[end - 1]) == forecaster.predict(history[:end], history[end - 1])
@@ -84,8 +81,7 @@ def test_rnn_refuses_a_damaged_document() -> None:
     """A stored text that lacks a part, does not fit its sizes or is not finite is a ValueError, never a wrong
     forecaster.
     """
-    forecaster = trained(alternating(Random(1), 60), 3)
-    assert forecaster is not None
+    forecaster = present(trained(alternating(Random(1), 60), 3))
     good = json.loads(forecaster.to_json())
     damaged = [
         {},
@@ -119,9 +115,7 @@ def test_rnn_training_ignores_rows_beyond_the_maximum() -> None:
 def test_rnn_answers_stay_near_the_training_gaps() -> None:
     """Gaps a million times those of training are answered by no more than a little beyond the training's longest."""
     history = alternating(Random(1), 100)
-    forecaster = trained(history, 0)
-    assert forecaster is not None
+    forecaster = present(trained(history, 0))
     strange = [k * 1_000_000 * SECOND for k in range(20)]
-    prediction = forecaster.predict(strange, strange[-1])
-    assert prediction is not None
+    prediction = present(forecaster.predict(strange, strange[-1]))
     assert prediction.next_ns - strange[-1] < 20 * SECOND

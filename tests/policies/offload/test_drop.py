@@ -51,7 +51,6 @@ def _closed_form(client: Client, table: dict[int, float], fps: float) -> tuple[i
 
 
 def test_step_1_over_columns_equals_step_1_of_each_client() -> None:
-    """Step 1 over all clients at once is step 1 of each client alone."""
     table = {1: 25.0, 2: 100.0 / 3, 4: 50.0, 8: 100.0}
     clients = tuple(Client(f"c{k}", 0.003 + 0.002 * k, 0.04, 5.0 + 3 * k, 4.0) for k in range(6))
     fleet = fleet_of(OffloadInput(60.0, 0.0, 2000.0, table, waiting=clients))

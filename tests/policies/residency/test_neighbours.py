@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,29 +48,27 @@ def test_neighbours_fill_the_free_bytes_nearest_first() -> None:
     assert names(filled(NeighbourProblem(30, 0, small))) == {"n1", "n2", "n3", "n4", "n5"}
 
 
-def test_neighbour_too_large_does_not_keep_a_farther_neighbour_out() -> None:
-    assert names(filled(NeighbourProblem(15, 0, (near("large", 1, 20), near("small", 2, 10))))) == {"small"}
+def there(*distances: int) -> list[Neighbour]:
+    return [near(f"n{distance}", distance, is_there=True) for distance in distances]
 
 
-def test_farthest_neighbour_alone_leaves_for_a_nearer_neighbour() -> None:
-    there = tuple(near(f"n{distance}", distance, is_there=True) for distance in (2, 5, 9))
-    plan = next_neighbour(NeighbourProblem(0, 0, (near("new", 1), *there)))
-    assert (plan.bring, plan.leave) == ("new", ("n9",))
-
-
-def test_neighbour_never_leaves_for_an_equally_far_or_farther_neighbour() -> None:
-    there = tuple(near(f"n{distance}", distance, is_there=True) for distance in (1, 2))
-    for distance in (2, 3):
-        assert next_neighbour(NeighbourProblem(0, 0, (near("new", distance), *there))).bring is None
-
-
-def test_neighbours_leave_the_reserve_to_a_network_in_use() -> None:
-    assert next_neighbour(NeighbourProblem(15, 10, (near("n", 1),))).bring is None
-    assert next_neighbour(NeighbourProblem(15, 10, (near("n", 1), near("used", 0)))).bring == "used"
-
-
-def test_network_in_use_leaves_for_no_neighbour() -> None:
-    assert next_neighbour(NeighbourProblem(0, 0, (near("n", 1), near("used", 0, is_there=True)))).bring is None
+@pytest.mark.parametrize(
+    ("free_bytes", "reserve_bytes", "neighbours", "bring", "leave"),
+    [
+        pytest.param(15, 0, [near("large", 1, 20), near("small", 2)], "small", (), id="too large for a farther one"),
+        pytest.param(0, 0, [near("new", 1), *there(2, 5, 9)], "new", ("n9",), id="farthest alone leaves"),
+        pytest.param(0, 0, [near("new", 2), *there(1, 2)], None, (), id="none leaves for one as far"),
+        pytest.param(0, 0, [near("new", 3), *there(1, 2)], None, (), id="none leaves for a farther one"),
+        pytest.param(15, 10, [near("n", 1)], None, (), id="reserve is no neighbour's"),
+        pytest.param(15, 10, [near("n", 1), near("used", 0)], "used", (), id="reserve is for a network in use"),
+        pytest.param(0, 0, [near("n", 1), near("used", 0, is_there=True)], None, (), id="network in use stays"),
+    ],
+)
+def test_next_neighbour_is_the_nearest_that_has_room_or_a_farther_place(
+    free_bytes: int, reserve_bytes: int, neighbours: list[Neighbour], bring: str | None, leave: tuple[str, ...]
+) -> None:
+    plan = next_neighbour(NeighbourProblem(free_bytes, reserve_bytes, tuple(neighbours)))
+    assert (plan.bring, plan.leave) == (bring, leave)
 
 
 @given(

@@ -1,44 +1,38 @@
 """On which kind of processor a content serves."""
 
+import pytest
+
 from appliance.policies.selection.kinds import KindOption, kind_reason, serving_kind
 
 GB = 10**9
 FIRST = KindOption("cpu", 24.0, 3.0, 30_000_000)
 
 
-def test_quickest_processor_kind_serves() -> None:
-    """18 ms against 24: worth 60 MB of 4 GB."""
-    assert serving_kind([FIRST, KindOption("openvino", 18.0, 200.0, 90_000_000)], 4 * GB) == "openvino"
+def cpu(run_ms: float) -> KindOption:
+    return KindOption("cpu", run_ms, 3.0, 30_000_000)
 
 
-def test_processor_kind_faster_only_within_the_noise_is_not_chosen() -> None:
-    """22.5 ms is no noticeable gain over 24."""
-    assert serving_kind([FIRST, KindOption("openvino", 22.5, 3.0, 30_000_000)], 4 * GB) == "cpu"
+def other(run_ms: float, load_ms: float = 3.0, resident_mb: int = 30, busy_ms: float | None = None) -> KindOption:
+    return KindOption("openvino", run_ms, load_ms, resident_mb * 1_000_000, busy_ms)
 
 
-def test_processor_kind_pays_for_its_memory() -> None:
-    """On a box with 200 MB the others would lack what it takes."""
-    assert serving_kind([FIRST, KindOption("openvino", 18.0, 200.0, 120_000_000)], GB // 5) == "cpu"
-
-
-def test_processor_kind_pays_for_its_load_time() -> None:
-    """A quick network that takes half a second to come back."""
-    quick = KindOption("cpu", 4.0, 3.0, 10_000_000)
-    assert serving_kind([quick, KindOption("openvino", 3.0, 500.0, 10_000_000)], 4 * GB) == "cpu"
-
-
-def test_processor_kind_gain_by_batches_counts_half() -> None:
-    """2.3 ms alone and 1.5 an item of a batch, against 2.1 and no gain."""
-    shares = KindOption("openvino", 2.3, 3.0, 30_000_000, busy_ms=1.5)
-    assert serving_kind([KindOption("cpu", 2.3, 3.0, 30_000_000), shares], 4 * GB) == "openvino"
-    assert serving_kind([KindOption("cpu", 2.0, 3.0, 30_000_000), shares], 4 * GB) == "cpu"
-
-
-def test_processor_kind_slowdown_beside_other_runs_counts_half() -> None:
-    """16 ms alone and 30 beside another run, against 20 either way."""
-    alone = KindOption("openvino", 16.0, 3.0, 30_000_000, busy_ms=30.0)
-    assert serving_kind([KindOption("cpu", 20.0, 3.0, 30_000_000), alone], 4 * GB) == "cpu"
-    assert serving_kind([alone, KindOption("cpu", 20.0, 3.0, 30_000_000)], 4 * GB) == "cpu"
+@pytest.mark.parametrize(
+    ("options", "memory_bytes", "serves"),
+    [
+        pytest.param([FIRST, other(18.0, 200.0, 90)], 4 * GB, "openvino", id="quicker: worth 60 MB of 4 GB"),
+        pytest.param([FIRST, other(18.0, 200.0, 120)], GB // 5, "cpu", id="quicker: takes what others lack of 200 MB"),
+        pytest.param([FIRST, other(22.5)], 4 * GB, "cpu", id="quicker only within the noise"),
+        pytest.param([cpu(4.0), other(3.0, 500.0)], 4 * GB, "cpu", id="quicker: takes half a second to come back"),
+        pytest.param([cpu(2.3), other(2.3, busy_ms=1.5)], 4 * GB, "openvino", id="gain by batches counts half"),
+        pytest.param([cpu(2.0), other(2.3, busy_ms=1.5)], 4 * GB, "cpu", id="too little gain by batches"),
+        pytest.param([cpu(20.0), other(16.0, busy_ms=30.0)], 4 * GB, "cpu", id="slower beside other runs"),
+        pytest.param([other(16.0, busy_ms=30.0), cpu(20.0)], 4 * GB, "cpu", id="first one slower beside other runs"),
+    ],
+)
+def test_processor_kind_that_a_request_costs_least_serves(
+    options: list[KindOption], memory_bytes: int, serves: str
+) -> None:
+    assert serving_kind(options, memory_bytes) == serves
 
 
 def test_processor_kind_choice_depends_on_no_order_of_options() -> None:

@@ -5,6 +5,7 @@ from random import Random
 import pytest
 
 from appliance.policies.sending.drop import Drop, DropEstimate
+from tests.present import present
 
 
 def _estimated(base: float, rate: float, strides: list[int], noise: float = 0.0, outliers: int = 0) -> Drop:
@@ -12,8 +13,7 @@ def _estimated(base: float, rate: float, strides: list[int], noise: float = 0.0,
     for at, stride in enumerate(strides):
         wild = 0.9 if outliers and at % outliers == 0 else 0.0
         estimate.observe(stride, wild or base + rate * stride + random.gauss(0.0, noise))
-    fitted = estimate.fitted()
-    assert fitted is not None
+    fitted = present(estimate.fitted())
     return fitted
 
 
@@ -48,8 +48,7 @@ def test_drop_rate_follows_the_newest_samples() -> None:
     for rate in (0.005, 0.02):
         for stride in [4, 8] * 20:
             estimate.observe(stride, 0.1 + rate * stride)
-    fitted = estimate.fitted()
-    assert fitted is not None
+    fitted = present(estimate.fitted())
     assert fitted.rate == pytest.approx(0.02)
     assert fitted.base == pytest.approx(0.1)
 

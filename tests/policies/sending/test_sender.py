@@ -10,6 +10,7 @@ from appliance.policies.sending.sender import CREDIT, TRY_MS, Send, Sender, Skip
 from tests.harness.lanes import examples
 from tests.instances.sending.links import Link, lte_like
 from tests.instances.sending.play import Fixed, play, sender
+from tests.present import present
 
 OUTAGE = ((10_000.0, 11_500.0),)
 
@@ -87,12 +88,10 @@ def test_sender_after_two_frames_dropped_as_too_late_sends_the_smallest() -> Non
         assert _offered(made, 0, 0.0) is not None
         made.answered(0, 30.0)
         for frame in (1, 2):
-            send = _offered(made, frame, 66.0 * frame)
-            assert send is not None
+            send = present(_offered(made, frame, 66.0 * frame))
             assert send.size_px == 640
             made.ended(frame, FrameEnd.DROPPED, cause)
-        send = _offered(made, 6, 400.0)
-        assert send is not None
+        send = present(_offered(made, 6, 400.0))
         assert send.size_px == size_px
 
 
@@ -105,8 +104,7 @@ def test_sender_has_two_frames_unacknowledged_and_keeps_the_newest() -> None:
     made.acknowledged(0, 60.0)
     made.acknowledged(0, 61.0)  # once is enough
     made.acknowledged(77, 61.0)  # never sent
-    send = made.next(61.0)
-    assert send is not None
+    send = present(made.next(61.0))
     assert send.frame == 4
     assert made.next(61.0) is None  # that one is in hand
     made.given_up()
@@ -130,10 +128,8 @@ def test_sender_shrinks_a_picture_that_would_be_late() -> None:
     made = Sender(fps=15.0, deadline_ms=250.0)
     made.orders = Orders()
     made.captured(0, 0.0)
-    send = made.next(0.0)
-    assert send is not None
-    smaller = made.smaller(90_000, 1.0)
-    assert smaller is not None
+    send = present(made.next(0.0))
+    smaller = present(made.smaller(90_000, 1.0))
     assert (smaller.frame, smaller.size_px < send.size_px or smaller.quality < send.quality) == (0, True)
     assert made.smaller(1_000_000, 240.0) is None  # nothing would be in time: as it is, then
     made.sent(4_000, 2.0)
@@ -214,8 +210,7 @@ def test_sender_of_a_small_camera_never_exceeds_its_size() -> None:
     made.resized(320, 240)
     made.orders = Orders(size_px=640)
     assert made.pixels(640) == 320 * 240
-    send = _offered(made, 0, 0.0)
-    assert send is not None
+    send = present(_offered(made, 0, 0.0))
     assert send.size_px <= 320
 
 

@@ -15,7 +15,6 @@ def test_edf_baseline_runs_its_network_on_every_worker() -> None:
 
 
 def test_edf_baseline_with_a_larger_network_serves_no_more_clients() -> None:
-    """On the same problem the larger fixed network serves no more clients."""
     problem = drawn(3, 4, 8)
     served = [
         len(problem.clients) - len(make().plan(problem).unmapped) for make in (edf.smallest, edf.middle, edf.largest)

@@ -1,0 +1,11 @@
+"""Values that must be there."""
+
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def present(value: T | None) -> T:
+    """Return the value. Raises: AssertionError where there is none."""
+    assert value is not None
+    return value
