@@ -6,7 +6,7 @@ times of the depth network (6 ms a batch and 4 ms an input) and of the detector 
 than any policy can serve, so that `served` is what each carries. Drops are against a dedicated box, as in the paper.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -16,7 +16,7 @@ from appliance.lab.simulation import simulate
 from appliance.policies.offload.base import Client, OffloadInput
 from appliance.policies.offload.due import pace
 from appliance.policies.offload.fleet import fleet_of
-from reproduce.claims import Job, Numbers
+from reproduce.claims import Experiment, Numbers, named
 
 OURS = "earliest-due"
 DURATION_S = 20.0
@@ -47,6 +47,11 @@ class Setting:
     clipper: str = "clipper-like"
 
     @property
+    def kinds(self) -> list[tuple[float, float]]:
+        """Drop rate and SLA of each kind of device."""
+        return [(rate, sla) for sla in self.slas for rate in self.rates]
+
+    @property
     def baselines(self) -> tuple[str, str, str]:
         """Static, Clipper-like, Chameleon-like."""
         return self.static, self.clipper, "chameleon-like"
@@ -71,7 +76,7 @@ SETTINGS: Mapping[str, Setting] = {
 
 def document(setting: Setting, policy: str, seed: int, duration_s: float, door: int = DOOR) -> dict[str, Any]:
     """The scenario."""
-    kinds = [(rate, sla) for sla in setting.slas for rate in setting.rates]
+    kinds = setting.kinds
     each = max(1, door // len(kinds))
     latencies = {str(batch): ms for batch, ms in setting.run_ms.items()}
     variant = {"name": "one", "size_mb": 170, "accuracy": 90, "load_ms": 300, "resident": True}
@@ -109,7 +114,7 @@ def fitting(setting: Setting) -> float:
     way_ms = network["rtt_ms"] / 2.0
     up_ms = way_ms + 8000.0 * FRAME_BYTES / (network["uplink_mbps"] * 1e6)
     down_ms = way_ms + 8000.0 * RESULT_BYTES / (network["downlink_mbps"] * 1e6)
-    kinds = [(rate, sla) for sla in setting.slas for rate in setting.rates]
+    kinds = setting.kinds
     crowd = tuple(
         Client(f"{kind}-{number}", rate, sla, up_ms, down_ms)
         for kind, (rate, sla) in enumerate(kinds)
@@ -136,18 +141,10 @@ def run(setting: Setting, policy: str, seed: int, duration_s: float = DURATION_S
     }
 
 
-def _experiment(name: str, policy: str) -> Callable[[int], Numbers]:
-    def experiment(seed: int) -> Numbers:
-        return {f"{name}/{policy}/{key}": value for key, value in run(SETTINGS[name], policy, seed).items()}
-
-    return experiment
+def _experiment(name: str, policy: str) -> Experiment:
+    return lambda seed: named(f"{name}/{policy}", run(SETTINGS[name], policy, seed))
 
 
-EXPERIMENTS: Mapping[str, Callable[[int], Numbers]] = {
+EXPERIMENTS: Mapping[str, Experiment] = {
     f"{name} {policy}": _experiment(name, policy) for name, setting in SETTINGS.items() for policy in setting.policies
 }
-
-
-def run_job(job: Job) -> tuple[Job, Numbers]:
-    """For a pool of processes."""
-    return job, EXPERIMENTS[job.experiment](job.repetition)

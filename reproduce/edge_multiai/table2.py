@@ -20,8 +20,6 @@ TABLE_II: Mapping[str, tuple[tuple[str, float, float, float], ...]] = {
     "text_classification": (("fp32", 499.0, 91.1, 14), ("fp16", 392.2, 82.4, 10), ("int8", 132.3, 76.6, 7)),
 }
 """Application → (variant, MB, accuracy %, ms of a run), the most accurate first."""
-SMALLEST_MB = sum(variants[-1][1] for variants in TABLE_II.values())
-"""560.5: from here on every application can be warm all the time."""
 
 
 def accuracy_range(application: str) -> tuple[float, float]:
@@ -32,37 +30,25 @@ def accuracy_range(application: str) -> tuple[float, float]:
 
 NO_LIMIT = 1000.0
 """Of Δ, in mean times between two requests."""
-
-
 Windows = Literal["paper", "box"]
 """The rules around a policy.
 
 `paper`: windows as wide as Δ says, which nobody may break. `box`: the box's own settings, narrow windows and patience.
 """
-Forecast = Literal["given", "box"]
-"""Where predictions come from: the traces, or the box's own forecasters, which learn as requests come."""
 
 
-def document(
-    traces: Traces, memory_mb: float, policy: str, alpha: float, windows: Windows, forecast: Forecast = "given"
-) -> dict[str, Any]:
+def document(traces: Traces, memory_mb: float, policy: str, alpha: float, windows: Windows) -> dict[str, Any]:
     """The scenario of one run, as it would be written in a file."""
     residency: dict[str, Any] = {"alpha": alpha}
     if windows == "paper":
         residency |= {"delta_share_max": NO_LIMIT, "patience_ms": None}
-    predicted = {
-        name: {"predicted_s": list(times)} if forecast == "given" else {} for name, times in traces.predicted.items()
-    }
     return {
-        "box": {
-            "memory_mb": memory_mb,
-            "processors": [{"name": "gpu", "kind": "gpu"}],
-            "residency": residency,
-        },
+        "box": {"memory_mb": memory_mb, "processors": [{"name": "gpu", "kind": "gpu"}], "residency": residency},
         "models": [{"name": name, "variants": [_variant(*row) for row in rows]} for name, rows in TABLE_II.items()],
         "applications": [{"name": name, "model": name} for name in traces.actual],
         "arrivals": [
-            {"application": name, "times_s": list(times), **predicted[name]} for name, times in traces.actual.items()
+            {"application": name, "times_s": list(times), "predicted_s": list(traces.predicted[name])}
+            for name, times in traces.actual.items()
         ],
         "policies": {"eviction": policy},
     }

@@ -4,13 +4,14 @@ A repetition is a seed: other arrivals, other points of the trace, another LTE t
 the same links, the same clients and the same patience (a frame is given up when its promise is broken).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import product
 from random import Random
 from typing import Any
 
 from appliance.lab.scenario import parse_scenario
 from appliance.lab.simulation import simulate
-from reproduce.claims import Job, Numbers
+from reproduce.claims import Experiment, Numbers, named
 from reproduce.jellyfish.zoo import variants
 
 OURS = "exchange"
@@ -107,48 +108,27 @@ def document(
     }
 
 
-def _named(name: str, numbers: Numbers) -> Numbers:
-    return {f"{name}/{key}": value for key, value in numbers.items()}
+def _experiment(name: str, clients: Sequence[tuple[int, int]], trace: str, policy: str) -> Experiment:
+    return lambda seed: named(f"{name}/{policy}", run(clients, trace, policy, seed, DURATION_S))
 
 
-def _alike(slo_ms: int, rate: int, clients: int, trace: str, policy: str) -> Callable[[int], Numbers]:
-    def experiment(seed: int) -> Numbers:
-        name = f"{trace}/{slo_ms}/{rate}/{clients}/{policy}"
-        return _named(name, run(setting(slo_ms, rate, clients), trace, policy, seed, DURATION_S))
-
-    return experiment
+def _alike(slo_ms: int, rate: int, clients: int, trace: str, policy: str) -> Experiment:
+    name = f"{trace}/{slo_ms}/{rate}/{clients}"
+    return _experiment(name, setting(slo_ms, rate, clients), trace, policy)
 
 
-def _mixed(clients: int, policy: str) -> Callable[[int], Numbers]:
-    def experiment(seed: int) -> Numbers:
-        return _named(f"lte/mixed/{clients}/{policy}", run(MIXED[clients], "lte", policy, seed, DURATION_S))
-
-    return experiment
-
-
-def _experiments() -> dict[str, Callable[[int], Numbers]]:
-    found: dict[str, Callable[[int], Numbers]] = {}
-    for slo_ms in SLOS_MS:
-        for rate in RATES:
-            for clients in CLIENTS:
-                found[f"grid {slo_ms} {rate} {clients}"] = _alike(slo_ms, rate, clients, "synthetic", OURS)
-    for trace in TRACES:
-        for slo_ms in (100, 150):
-            policies = BASELINES if trace == "synthetic" else (OURS, *BASELINES)
-            for policy in policies:
-                found[f"compare {trace} {slo_ms} {policy}"] = _alike(slo_ms, 15, 4, trace, policy)
-    for slo_ms in SLOS_MS:
-        for policy in ABLATIONS.values():
-            found[f"ablation synthetic {slo_ms} {policy}"] = _alike(slo_ms, 15, 4, "synthetic", policy)
-    for clients in MIXED:
-        for policy in (OURS, "open-middle", "open-middle, rate"):
-            found[f"mixed {clients} {policy}"] = _mixed(clients, policy)
+def _experiments() -> dict[str, Experiment]:
+    found: dict[str, Experiment] = {}
+    for slo_ms, rate, clients in product(SLOS_MS, RATES, CLIENTS):
+        found[f"grid {slo_ms} {rate} {clients}"] = _alike(slo_ms, rate, clients, "synthetic", OURS)
+    for trace, slo_ms in product(TRACES, (100, 150)):
+        for policy in BASELINES if trace == "synthetic" else (OURS, *BASELINES):
+            found[f"compare {trace} {slo_ms} {policy}"] = _alike(slo_ms, 15, 4, trace, policy)
+    for slo_ms, policy in product(SLOS_MS, ABLATIONS.values()):
+        found[f"ablation synthetic {slo_ms} {policy}"] = _alike(slo_ms, 15, 4, "synthetic", policy)
+    for number, policy in product(MIXED, (OURS, "open-middle", "open-middle, rate")):
+        found[f"mixed {number} {policy}"] = _experiment(f"lte/mixed/{number}", MIXED[number], "lte", policy)
     return found
 
 
-EXPERIMENTS = _experiments()
-
-
-def run_job(job: Job) -> tuple[Job, Numbers]:
-    """For a pool of processes."""
-    return job, EXPERIMENTS[job.experiment](job.repetition)
+EXPERIMENTS: Mapping[str, Experiment] = _experiments()
