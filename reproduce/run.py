@@ -17,7 +17,14 @@ from reproduce.claims import Claim, Estimate, Figure, Numbers, Paper
 if TYPE_CHECKING:
     from reproduce.edge_multiai.clairvoyant import Gap
 
-PAPERS = ("arise", "band", "edge-multiai", "jellyfish", "scrooge")
+PAPERS = {
+    "arise": "reproduce.arise",
+    "band": "reproduce.band.stated",
+    "edge-multiai": "reproduce.edge_multiai.stated",
+    "jellyfish": "reproduce.jellyfish",
+    "scrooge": "reproduce.scrooge.stated",
+}
+"""The module of each, whose `PAPER` it is."""
 _CHUNK = 20
 _LINE_EVERY_S = 30
 _VERDICTS = {True: "yes", False: "NO", None: ""}
@@ -59,7 +66,7 @@ def _paper(paper: str, profiles: Path | None) -> Paper:
         from reproduce.scrooge import measured
 
         return measured.paper_of(profiles)
-    found: Paper = import_module(f"reproduce.{paper.replace('-', '_')}.stated").PAPER
+    found: Paper = import_module(PAPERS[paper]).PAPER
     return found
 
 

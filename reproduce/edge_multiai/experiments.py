@@ -16,9 +16,9 @@ from dataclasses import replace
 from itertools import product
 from statistics import fmean
 
-from appliance.domain.robustness import fairness
+from appliance.domain.robustness import Served, fairness, robustness
 from reproduce.claims import Experiment, Numbers, named
-from reproduce.edge_multiai.sweep import ALPHA, Cell, Tally, run_cell
+from reproduce.edge_multiai.sweep import ALPHA, Cell, run_cell, traces_of
 from reproduce.edge_multiai.table2 import LOAD_MS_PER_MB, TABLE_II
 
 OURS = "expected-utility"
@@ -56,22 +56,26 @@ def cells() -> dict[str, Cell]:
     return found
 
 
-def numbers_of(tally: Tally) -> Numbers:
-    """The figures of a run, in percent but for `robustness` and `fairness`; without answers some are missing."""
-    found = {
-        "cold": 100 * tally.cold,
-        "warm": 100 * (1 - tally.cold),
-        "utility": tally.utility,
-        "error": tally.error,
-        "normalised": None if tally.normalised is None else 100 * tally.normalised,
-        "robustness": tally.robustness,
-        "fairness": fairness([share.served for share in tally.shares.values()]),
-        "deviation": tally.deviation_reached,
-    }
-    for name, share in tally.shares.items():
-        found[f"{name}/cold"] = 100 * share.cold / share.requests
-        found[f"{name}/accuracy"] = share.accuracy / share.answered if share.answered else None
-    return {name: value for name, value in found.items() if value is not None}
+def numbers_of(served: Mapping[str, Served], deviation: float) -> Numbers:
+    """The figures of a run, in percent but for `robustness` and `fairness`; without answers some are missing.
+
+    `cold`: everything that was not warm. `utility`: accuracy over all requests. `error`: 100 - that of the answered.
+    `deviation`: what was reached.
+    """
+    everything = [*served.values()]
+    requests, answered = sum(one.requests for one in everything), sum(one.answered for one in everything)
+    accuracy = sum(one.accuracy_sum for one in everything)
+    warm = 100 * sum(one.warm for one in everything) / requests
+    found = {"cold": 100 - warm, "warm": warm, "utility": accuracy / requests, "deviation": deviation}
+    found["error"] = 100 - accuracy / answered if answered else 100.0
+    if answered:
+        found["normalised"] = 100 * sum(one.answered * (one.normalised or 0.0) for one in everything) / answered
+    found["robustness"], found["fairness"] = robustness(everything) or 0.0, fairness(everything) or 0.0
+    for name, one in served.items():
+        found[f"{name}/cold"] = 100 * (1 - one.warm / one.requests)
+        if one.accuracy is not None:
+            found[f"{name}/accuracy"] = 100 * one.accuracy
+    return found
 
 
 def mean(key: str, runs: Iterable[str]) -> Callable[[Numbers], float]:
@@ -86,7 +90,11 @@ def mean(key: str, runs: Iterable[str]) -> Callable[[Numbers], float]:
 
 
 def _experiment(name: str, cell: Cell) -> Experiment:
-    return lambda repetition: named(name, numbers_of(run_cell(replace(cell, repetition=repetition))))
+    def experiment(repetition: int) -> Numbers:
+        own = replace(cell, repetition=repetition)
+        return named(name, numbers_of(run_cell(own), traces_of(own).deviation))
+
+    return experiment
 
 
 EXPERIMENTS: Mapping[str, Experiment] = {name: _experiment(name, cell) for name, cell in cells().items()}

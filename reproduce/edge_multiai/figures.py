@@ -1,6 +1,8 @@
 """Figures 4 to 10 of Edge-MultiAI as tables, from its experiments, each beside what the paper states."""
 
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 from reproduce.claims import Estimate, Figure, Number, Numbers, estimate
@@ -15,8 +17,10 @@ from reproduce.edge_multiai.experiments import (
     mean,
     name_of,
 )
-from reproduce.edge_multiai.table2 import TABLE_II, accuracy_range
+from reproduce.edge_multiai.table2 import TABLE_II
 
+TEXTS: Mapping[str, Mapping[str, str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+"""Of each figure; `{}` in `found` is what the runs say."""
 Row = TypeVar("Row")
 Column = TypeVar("Column")
 Rows = Mapping[str, Sequence[Estimate | None]]
@@ -36,7 +40,7 @@ def figures(repetitions: Sequence[Numbers]) -> list[Figure]:
         left = {name: f"{name}/{key}" for name in TABLE_II}
         return rows(left, POLICIES, lambda at, policy: mean(at, [name_of(policy, mb) for mb in MEMORIES_MB]))
 
-    few = ("none", "iws-bfe", OURS)
+    few, errors = ("none", "iws-bfe", OURS), [(policy, key) for policy in EVICTING for key in ("cold", "error")]
     by_degree = rows(
         {str(degree): degree for degree in DEGREES},
         few,
@@ -49,96 +53,30 @@ def figures(repetitions: Sequence[Numbers]) -> list[Figure]:
     )
     by_alpha = rows(
         {f"{alpha:g}": alpha for alpha in ALPHAS},
-        [(policy, key) for policy in EVICTING for key in ("cold", "error")],
+        errors,
         lambda alpha, at: mean(at[1], [name_of(at[0], mb, alpha=alpha) for mb in MEMORIES_MB]),
     )
-    most = {name: Estimate(accuracy_range(name)[1], 0.0) for name in TABLE_II}
+    most = {name: Estimate(variants[0][2], 0.0) for name, variants in TABLE_II.items()}
     accuracies = {name: [*found, most[name]] for name, found in by_application("accuracy").items()}
     cold = by_deviation("cold")
-    return [
-        Figure(
-            "4",
-            "multi-tenancy satisfaction (warm), %, by the mean degree of multi-tenancy",
-            "iws-bfe about 130 % above no policy at degree 5",
-            f"{_gain(by_degree)} at degree 5, the mean over memories; the paper's memory is unknown, and where it "
-            "holds two or three of the five best variants the gain is largest",
-            "degree",
-            few,
-            by_degree,
-        ),
-        Figure(
-            "5",
-            "cold starts, %, by deviation, the mean over memories",
-            "ws-bfe and iws-bfe at least 65 % less than lfe and bfe; iws-bfe 40 % less than ws-bfe; rising with "
-            "deviation",
-            f"iws-bfe has {_less(cold)}. With the last resort (EM-24) in both, ws-bfe and iws-bfe rarely come to "
-            "different ends; and Δ = D + α·σ grows with the deviation until hardly anybody is a minimalist whom they "
-            "could choose differently",
-            "deviation",
-            POLICIES,
-            cold,
-        ),
-        Figure(
-            "5, by memory",
-            "cold starts, %, by MB, the mean over deviations",
-            "not in the paper",
-            "all smallest variants together take 560.5 MB: below it somebody must be cold now and then",
-            "memory_mb",
-            POLICIES,
-            by_memory,
-        ),
-        Figure(
-            "6",
-            "accuracy of the answered, min-max normalised per application, %, by deviation",
-            "lfe and bfe above ws-bfe; iws-bfe above them all except at 90 %",
-            "lfe and bfe are above the warm-start policies: who is kept has the large variant, and who is not kept "
-            "fails and does not count here. The paper does not say how a failure counts; over all requests (utility) "
-            "the order turns round",
-            "deviation",
-            POLICIES,
-            by_deviation("normalised"),
-        ),
-        Figure(
-            "7",
-            "cold starts (%) and model error (100 - accuracy) by α in Δ = D + α·σ, deviation 30 %",
-            "iws-bfe forms the Pareto front; α = 1.02 is best",
-            f"for iws-bfe the sum of cold and error is least at α = {_best(by_alpha)}",
-            "alpha",
-            [f"{policy} {key}" for policy in EVICTING for key in ("cold", "error")],
-            by_alpha,
-        ),
-        Figure(
-            "8",
-            "robustness (eq. 4) by deviation",
-            "every policy above none; ws-bfe and iws-bfe above lfe and bfe; falling with deviation",
-            "the same order, pooled over memories, except near 0 %: a perfect forecast makes evicting harmless, so lfe "
-            "and bfe keep the better variants",
-            "deviation",
-            POLICIES,
-            by_deviation("robustness"),
-            digits=2,
-        ),
-        Figure(
-            "9",
-            "cold starts, %, by application, deviation 30 %",
-            "no policy favours an application",
-            "none keeps those that came first and fails the others; the evicting policies favour nobody beyond what "
-            "these repetitions can tell",
-            "application",
-            POLICIES,
-            by_application("cold"),
-        ),
-        Figure(
-            "10",
-            "accuracy of the answered, %, by application, deviation 30 %; maximum = the most accurate variant",
-            "iws-bfe close to the maximum for all applications",
-            "below the maximum where memory is short: the mean over memories from 400 MB on has many small variants in "
-            "it",
-            "application",
-            (*POLICIES, "maximum"),
-            accuracies,
-        ),
-    ]
+    made: dict[str, tuple[Sequence[str], Rows]] = {
+        "4": (few, by_degree),
+        "5": (POLICIES, cold),
+        "5, by memory": (POLICIES, by_memory),
+        "6": (POLICIES, by_deviation("normalised")),
+        "7": ([f"{policy} {key}" for policy, key in errors], by_alpha),
+        "8": (POLICIES, by_deviation("robustness")),
+        "9": (POLICIES, by_application("cold")),
+        "10": ((*POLICIES, "maximum"), accuracies),
+    }
+    found = {"4": _gain(by_degree), "5": _less(cold), "7": _best(by_alpha)}
+    figures = []
+    for number, (columns, numbers) in made.items():
+        texts = TEXTS[number]
+        here = texts["found"].format(found.get(number))
+        digits = 2 if number == "8" else 1
+        figures.append(Figure(number, texts["title"], texts["paper"], here, texts["left"], columns, numbers, digits))
+    return figures
 
 
 def _gain(by_degree: Rows) -> str:

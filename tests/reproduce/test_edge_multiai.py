@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from appliance.domain.robustness import Served
 from appliance.lab.clairvoyant.reference import Reference
 from reproduce.claims import Claim, Estimate, Numbers, estimate, named
 from reproduce.edge_multiai.clairvoyant import gap, gap_jobs
@@ -22,30 +23,31 @@ from reproduce.edge_multiai.experiments import (
 )
 from reproduce.edge_multiai.figures import figures
 from reproduce.edge_multiai.stated import PAPER, nearest_memory_mb, statements
-from reproduce.edge_multiai.sweep import Cell, Share, Tally
+from reproduce.edge_multiai.sweep import Cell
 from reproduce.edge_multiai.table2 import TABLE_II
 from reproduce.run import stated_text
 
 WARM = {"none": 4, "lfe": 5, "bfe": 5, "ws-bfe": 8, "iws-bfe": 9, "expected-utility": 9}
 
 
-def tally(warm: int, deviation: float = 0.3, normalised: float = 5.0) -> Tally:
+def run(warm: int, normalised: float = 0.5, deviation: float = 0.3) -> Numbers:
     """Ten requests an application, all answered at 80 %."""
-    return Tally({name: Share(10, warm, 10, 800.0, normalised) for name in TABLE_II}, deviation)
+    least = 80 - 20 * normalised
+    return numbers_of({name: Served(10, warm, 0, 10, 800.0, least, least + 20) for name in TABLE_II}, deviation)
 
 
-def usual(cell: Cell) -> Tally:
+def usual(cell: Cell) -> Numbers:
     """Colder where memory is short; lfe is more accurate than the others from 50 % on; α = 0.5 is a little better."""
-    return tally(
+    return run(
         WARM[cell.policy] - (cell.memory_mb == MEMORIES_MB[0]) + (cell.alpha == 0.5 and cell.policy == "iws-bfe"),
+        0.6 if cell.policy == "lfe" and cell.deviation >= 0.5 else 0.5,
         cell.deviation,
-        6.0 if cell.policy == "lfe" and cell.deviation >= 0.5 else 5.0,
     )
 
 
-def repetition(made: Callable[[Cell], Tally] = usual) -> Numbers:
-    """The numbers of one, from made-up tallies."""
-    runs = [named(name, numbers_of(made(cell))) for name, cell in cells().items()]
+def repetition(made: Callable[[Cell], Numbers] = usual) -> Numbers:
+    """The numbers of one, from made-up runs."""
+    runs = [named(name, made(cell)) for name, cell in cells().items()]
     return {name: value for run in runs for name, value in run.items()}
 
 
@@ -82,7 +84,7 @@ def test_statement_numbers_are_as_worked_by_hand() -> None:
 def test_nearest_memory_is_that_of_the_papers_cold_starts() -> None:
     """Only at 700 MB are the policies as cold as the paper has them."""
     papers = {"lfe": 4, "bfe": 5, "ws-bfe": 8, "iws-bfe": 8}
-    numbers = repetition(lambda cell: tally(papers.get(cell.policy, 9) if cell.memory_mb == 700 else 9))
+    numbers = repetition(lambda cell: run(papers.get(cell.policy, 9) if cell.memory_mb == 700 else 9))
     assert nearest_memory_mb([numbers]) == 700
     (cold,) = (one for one in statements([numbers]) if one.what == "cold starts of lfe at 30 %, %")
     document = cold.document()
@@ -91,7 +93,7 @@ def test_nearest_memory_is_that_of_the_papers_cold_starts() -> None:
 
 def test_fairness_is_1_for_equal_shares_and_a_fifth_for_one_of_five() -> None:
     """Jain's index: 1 for equal shares, 1/5 where one of five has everything."""
-    first = Tally({name: Share(10, 10 * (at == 0), 10, 800.0, 5.0) for at, name in enumerate(TABLE_II)}, 0.3)
+    first = numbers_of({name: Served(10, 10 * (at == 0), 0, 10, 800.0) for at, name in enumerate(TABLE_II)}, 0.3)
     found = by_what(statements([repetition(lambda cell: first if cell.policy == "none" else usual(cell))]))
     index = "fairness of {} at 30 % (Jain's index of warm shares)"
     assert found[index.format("none")].mean == pytest.approx(0.2)
@@ -117,7 +119,7 @@ def test_estimate_spreads_over_repetitions_alone() -> None:
 
 def test_gap_share_is_pooled_over_cells() -> None:
     """One job a memory and repetition; each cell may be as cold as the colder of the two policies."""
-    numbers = repetition(lambda cell: tally(8 if cell.policy == OURS else 6))
+    numbers = repetition(lambda cell: run(8 if cell.policy == OURS else 6))
     jobs = gap_jobs([numbers, numbers])
     assert [(len(job), {(cell.memory_mb, cell.repetition) for cell, _ in job}) for job in jobs] == [
         (len(DEVIATIONS), {(mb, number)}) for number in (1, 2) for mb in MEMORIES_MB
@@ -137,7 +139,7 @@ def test_gap_share_is_pooled_over_cells() -> None:
 
 
 def test_figures_of_the_paper_become_tables_of_numbers() -> None:
-    tables = figures([repetition(lambda cell: tally(5 if cell.policy == "none" else 10))])
+    tables = figures([repetition(lambda cell: run(5 if cell.policy == "none" else 10))])
     assert [t.number for t in tables] == ["4", "5", "5, by memory", "6", "7", "8", "9", "10"]
     assert tables[0].found.startswith("+100% at degree 5")
     for table in tables:

@@ -6,19 +6,15 @@ import pytest
 
 from appliance.lab.scenario import parse_scenario
 from appliance.lab.simulation import simulate
-from reproduce.arise import experiments as arise
-from reproduce.arise.stated import PAPER as ARISE
+from reproduce import arise, jellyfish
 from reproduce.claims import Claims, over
-from reproduce.jellyfish import experiments as jellyfish
-from reproduce.jellyfish.stated import PAPER as JELLYFISH
-from reproduce.jellyfish.zoo import run_ms
 
 
 def test_jellyfish_run_times_are_those_of_the_paper() -> None:
-    assert run_ms(128, 1) == pytest.approx(23.0, rel=0.02)
-    assert run_ms(128, 4) == pytest.approx(32.0, rel=0.02)
-    assert 3 / run_ms(224, 3) * 1000 == pytest.approx(90, rel=0.03)
-    assert 1 / run_ms(416, 1) * 1000 == pytest.approx(32, rel=0.03)
+    assert jellyfish.run_ms(128, 1) == pytest.approx(23.0, rel=0.02)
+    assert jellyfish.run_ms(128, 4) == pytest.approx(32.0, rel=0.02)
+    assert 3 / jellyfish.run_ms(224, 3) * 1000 == pytest.approx(90, rel=0.03)
+    assert 1 / jellyfish.run_ms(416, 1) * 1000 == pytest.approx(32, rel=0.03)
 
 
 def test_jellyfish_policies_are_compared_on_equal_sessions() -> None:
@@ -60,7 +56,7 @@ def test_arise_sum_of_loads_bounds_the_served_clients() -> None:
     served = {f"{name}/{one}/served": 4.0 for name, setting in arise.SETTINGS.items() for one in setting.policies}
     keys = ("windows", "like_windows", "interval", "batch", "idle")
     rest = {f"{name}/{one}/{key}": 1.0 for name, s in arise.SETTINGS.items() for one in s.policies for key in keys}
-    bounds = [one for one in ARISE.statements([{**rest, **served}]) if "sum of loads" in one.what]
+    bounds = [one for one in arise.PAPER.statements([{**rest, **served}]) if "sum of loads" in one.what]
     assert [one.ours and one.ours.mean for one in bounds] == pytest.approx([value / 4.0 for value in found.values()])
 
 
@@ -102,7 +98,7 @@ def test_claims_state_their_bound_and_whether_they_hold() -> None:
 
 @pytest.mark.parametrize("paper", ["arise", "jellyfish"])
 def test_statements_need_only_numbers_of_the_experiments(paper: str) -> None:
-    made = {"arise": ARISE, "jellyfish": JELLYFISH}[paper]
+    made = {"arise": arise.PAPER, "jellyfish": jellyfish.PAPER}[paper]
     numbers = {name: value for experiment in made.experiments for name, value in _numbers(paper, experiment).items()}
     found = made.statements([numbers, numbers])
     assert any(claim.holds is not None for claim in found)
