@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Protocol
 
-from appliance.policies.dispatch.base import FOREVER, Decision, DispatchInput, DispatchPolicy, Job, Processor, Tenant
+from appliance.policies.dispatch.base import FOREVER, Decision, DispatchInput, DispatchPolicy, Job, Processor
 from appliance.policies.dispatch.partition import Partition
 
 ROUNDING_MS = 1e-9
@@ -114,10 +114,7 @@ class Use:
 
 
 class Device:
-    """`groups`: processors that share cores, each with how many may run at once. `serial`: networks of which one
-    request at a time is under way, as one instance of a common runtime does. `weights` of tenants: whose turn it is
-    goes by the processor time that each has had.
-    """
+    """`serial`: networks of which one request at a time is under way, as one instance of a common runtime does."""
 
     def __init__(
         self,
@@ -126,15 +123,12 @@ class Device:
         model: Model,
         *,
         transfer_ms: float = 0.0,
-        groups: Sequence[tuple[frozenset[str], int]] = (),
         serial: Collection[str] = (),
-        weights: Mapping[str, float] | None = None,
     ) -> None:
         self.now_ms = 0.0
         self._policy, self._model, self._transfer_ms = policy, model, transfer_ms
         self._processors = tuple(processors)
-        self._groups, self._serial = groups, frozenset(serial)
-        self._weights, self._served_ms = weights or {}, dict.fromkeys(weights or {}, 0.0)
+        self._serial = frozenset(serial)
         self._waiting: dict[str, _Request] = {}
         self._running: dict[str, _Run] = {}
         self._helping: dict[str, _Run] = {}
@@ -160,14 +154,13 @@ class Device:
         deadline_ms: float = FOREVER,
         *,
         drop_late: bool = False,
-        tenant: str = "",
     ) -> None:
         """A request comes now. Names are unique. `drop_late`: it is dropped when it cannot be in time any more; else it
         runs late.
         """
         if name in self._waiting or name in self._answered:
             raise Broken(f"request {name!r} came twice")
-        job = Job(name, self._model.partition(network), self.now_ms, deadline_ms, tenant=tenant)
+        job = Job(name, self._model.partition(network), self.now_ms, deadline_ms)
         self._waiting[name] = _Request(job, network, on_end, drop_late)
         self._is_due = True
 
@@ -184,13 +177,13 @@ class Device:
         self._lost[processor] -= 1
         self._is_due = True
 
-    def run(self, until_ms: float = FOREVER) -> None:
-        """Until nothing is left to happen, or until then."""
+    def run(self) -> None:
+        """Until nothing is left to happen."""
         while True:
             if self._is_due:
                 self._is_due = False
                 self._dispatch()
-            if not self._timers or self._timers[0][0] > until_ms:
+            if not self._timers:
                 return
             self.now_ms = self._timers[0][0]
             while self._timers and self._timers[0][0] <= self.now_ms:
@@ -212,9 +205,7 @@ class Device:
         jobs = self._candidates()
         while jobs and any(self._can_begin(name) and until <= self.now_ms for name, until in free_ms.items()):
             processors = tuple(Processor(name, until) for name, until in free_ms.items())
-            tenants = tuple(Tenant(name, weight, self._served_ms[name]) for name, weight in self._weights.items())
-            problem = DispatchInput(self.now_ms, processors, tuple(jobs.values()), self._transfer_ms, tenants)
-            plan = self._policy.plan(problem)
+            plan = self._policy.plan(DispatchInput(self.now_ms, processors, tuple(jobs.values()), self._transfer_ms))
             self.use.decisions += 1
             late = [name for name in plan.violated if self._waiting[name].is_dropped_late]
             for name in late:
@@ -233,9 +224,6 @@ class Device:
                 free_ms[place] = max(self._free_ms(place), self.now_ms + took_ms)
                 opened = self._open()
                 jobs = {name: job for name, job in jobs.items() if name in opened}
-                for name, free in free_ms.items():  # of cores that are taken now
-                    if not self._can_begin(name):
-                        free_ms[name] = max(free, self._free_ms(name))
             else:
                 free_ms[place] = max(free_ms[place], decision.start_ms) + took_ms
 
@@ -266,29 +254,17 @@ class Device:
                     first[request.network] = name
         return opened | dict.fromkeys(first.values())
 
-    def _free_ms(self, name: str) -> float:
-        """When it is expected to be free; of processors that share cores, when one of these is."""
-        until_ms = self._busy_until_ms(name)
-        for members, cores in self._groups:
-            if name in members:
-                ends = sorted(self._busy_until_ms(one) for one in members if self._is_busy(one))
-                if len(ends) >= cores:
-                    until_ms = max(until_ms, ends[len(ends) - cores])
-        return until_ms
+    def _run_on(self, name: str) -> _Run | None:
+        """The run that keeps a processor busy, as its own or as one that calls it."""
+        return self._running.get(name) or self._helping.get(name)
 
-    def _busy_until_ms(self, name: str) -> float:
-        run = self._running.get(name) or self._helping.get(name)
+    def _free_ms(self, name: str) -> float:
+        """When it is expected to be free."""
+        run = self._run_on(name)
         return self.now_ms if run is None else max(run.expected_end_ms, self.now_ms + ROUNDING_MS)
 
-    def _is_busy(self, name: str) -> bool:
-        return name in self._running or name in self._helping
-
     def _can_begin(self, name: str) -> bool:
-        if self._is_busy(name) or self._lost[name]:
-            return False
-        return all(
-            sum(self._is_busy(one) for one in members) < cores for members, cores in self._groups if name in members
-        )
+        return self._run_on(name) is None and not self._lost[name]
 
     def _believed_ms(self, job: Job, decision: Decision) -> float:
         (subgraph,) = (one for one in job.partition.subgraphs if one.units == decision.units)
@@ -335,7 +311,7 @@ class Device:
             run.helper, self._helping[idle] = idle, run
             self.use.busy_ms[idle] += leg.took_ms
             return leg.took_ms
-        hosts = [host for name in leg.elsewhere if (host := self._running.get(name) or self._helping.get(name))]
+        hosts = [host for name in leg.elsewhere if (host := self._run_on(name))]
         if not hosts:
             raise Broken(f"{leg.elsewhere} are lost, and {run.decision.ops} call them")
         min(hosts, key=lambda host: host.delay_ms).delay_ms += leg.took_ms
@@ -347,8 +323,6 @@ class Device:
         self.use.runs += 1
         self.use.busy_ms[place] += self.now_ms - run.start_ms
         self.use.traces.append(Trace(place, request.job.name, run.decision.ops, run.start_ms, self.now_ms))
-        if request.job.tenant in self._served_ms:
-            self._served_ms[request.job.tenant] += self.now_ms - run.start_ms
         took_ms = self.now_ms - run.start_ms - run.moved_ms
         self._model.learn(request.network, run.decision.units, place, took_ms)
         self._is_due = True
@@ -357,14 +331,11 @@ class Device:
             self._end(request, ran=True)
         else:
             request.job = replace(request.job, done=done, at=place, queued_ms=self.now_ms)
-            self._requeue(request)
+            self._requeue(request, at_head=self._policy.requeues_at_head)
 
-    def _requeue(self, request: _Request) -> None:
-        name = request.job.name
-        if self._policy.requeues_at_head:
-            self._waiting = {name: request, **self._waiting}
-        else:
-            self._waiting[name] = request
+    def _requeue(self, request: _Request, *, at_head: bool) -> None:
+        again = {request.job.name: request}
+        self._waiting = again | self._waiting if at_head else self._waiting | again
 
     def _break_off(self, place: str, run: _Run) -> None:
         run.is_broken = True
@@ -372,7 +343,7 @@ class Device:
         if run.helper is not None:
             self._helping.pop(run.helper)
         self.use.broken += 1
-        self._waiting = {run.request.job.name: run.request, **self._waiting}
+        self._requeue(run.request, at_head=True)
 
     def _end(self, request: _Request, *, ran: bool) -> None:
         job = request.job

@@ -3,8 +3,8 @@
 A repetition is a seed: other frames, other run times. All systems of a repetition get the same frames.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from math import exp
 from random import Random
@@ -16,7 +16,6 @@ from reproduce.band.device import Answer
 from reproduce.band.frames import DISTREAM, EAGLEEYE, Frame, Task, crowded, frames
 from reproduce.band.makespan import bound_ms
 from reproduce.band.phone import (
-    CPU_ONLY,
     CPUS,
     DSP,
     FITTED,
@@ -30,13 +29,12 @@ from reproduce.band.phone import (
     distream,
     eagleeye,
     kind_of,
-    varied,
 )
 from reproduce.band.runs import play
 from reproduce.band.satisfaction import Application, satisfaction_bound
 from reproduce.band.systems import SYSTEMS, Setup, System, device
+from reproduce.claims import Experiment, Numbers
 
-Numbers = Mapping[str, float]
 FRAMES = 100
 FIRST_SEED = 101
 """Of the repetitions; `fit` uses those from 1."""
@@ -47,28 +45,18 @@ RATE_HZ = 30.0
 PERIOD_MS = 1000 / RATE_HZ
 P99_SIGMAS = 2.326
 RANDOM_FRAMES, RANDOM_JOBS = 5, 40
-VARIATION = 0.25
-"""Standard deviation of the logarithm of what is assumed of networks, where that is varied."""
 
 
-def eagleeye_setup(fitted: Fitted = FITTED, variation: int | None = None) -> Setup:
-    """`variation`: a seed of other networks than those assumed; None: these."""
-    homes = {
-        "RetinaFace": CPU_ONLY,
-        "ArcFace-MobileNet": frozenset((GPU,)),
-        "ArcFace-ResNet50": frozenset((DSP,)),
-        "FSRNet": frozenset((NPU,)),
-    }
-    networks = eagleeye(fitted.first)
-    if variation is not None:
-        networks = varied(networks, variation, VARIATION)
-    return Setup(Phone(networks, fitted), homes)
+def eagleeye_setup(fitted: Fitted = FITTED) -> Setup:
+    """The networks of EagleEye, and where the baselines have them."""
+    homes = {"RetinaFace": CPUS, "ArcFace-MobileNet": (GPU,), "ArcFace-ResNet50": (DSP,), "FSRNet": (NPU,)}
+    return Setup(Phone(eagleeye(fitted.first), fitted), {name: frozenset(home) for name, home in homes.items()})
 
 
-def distream_setup(fitted: Fitted = FITTED) -> Setup:
+def distream_setup() -> Setup:
     """The slowest network on the fastest processor, as §6.2 sets up the baselines."""
     homes = {"EfficientDet-Lite": NPU, "EfficientNet-Lite1": DSP, "EfficientNet-Lite2": GPU}
-    return Setup(Phone(distream(), fitted), {name: frozenset((home,)) for name, home in homes.items()})
+    return Setup(Phone(distream()), {name: frozenset((home,)) for name, home in homes.items()})
 
 
 # -- frames ------------------------------------------------------------------------------------------------------------
@@ -248,8 +236,13 @@ def _served(
     return sum(kept) / len(calls)
 
 
-EXPERIMENTS: Mapping[str, Callable[[int], Numbers]] = {
-    one.__name__: one
+def _repetition(experiment: Experiment) -> Experiment:
+    """The experiment by its repetition instead of its seed."""
+    return lambda repetition: experiment(FIRST_SEED - 1 + repetition)
+
+
+EXPERIMENTS: Mapping[str, Experiment] = {
+    one.__name__: _repetition(one)
     for one in (
         eagleeye_systems,
         eagleeye_crowded,
@@ -261,20 +254,3 @@ EXPERIMENTS: Mapping[str, Callable[[int], Numbers]] = {
         applications,
     )
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """An experiment of a repetition, counted from 1."""
-
-    experiment: str
-    repetition: int
-
-
-def jobs(repetitions: int) -> list[Job]:
-    return [Job(name, repetition) for repetition in range(1, repetitions + 1) for name in EXPERIMENTS]
-
-
-def run_job(job: Job) -> tuple[Job, Numbers]:
-    """For a pool of processes."""
-    return job, EXPERIMENTS[job.experiment](FIRST_SEED - 1 + job.repetition)

@@ -14,11 +14,9 @@ SEEDS = range(1, 6)
 STEPS = 8
 
 
-def measured(
-    fitted: Fitted, seeds: range = SEEDS, count: int = FRAMES, variation: int | None = None
-) -> tuple[float, float, float]:
+def measured(fitted: Fitted, seeds: range = SEEDS, count: int = FRAMES) -> tuple[float, float, float]:
     """Frames a second of the two baselines, and of Band on CPU and GPU; means over seeds."""
-    setup = eagleeye_setup(fitted, variation)
+    setup = eagleeye_setup(fitted)
     few = Setup(setup.phone, setup.homes, processors=(*CPUS, GPU))
 
     def fps(of: Setup, system: System) -> float:
@@ -27,13 +25,13 @@ def measured(
     return fps(setup, "fixed"), fps(setup, "max partition"), fps(few, "band")
 
 
-def fit(start: Fitted, seeds: range = SEEDS, count: int = FRAMES, variation: int | None = None) -> Fitted:
+def fit(start: Fitted, seeds: range = SEEDS, count: int = FRAMES) -> Fitted:
     """Each number in turn by the one that it moves most: CPU speed by the second, GPU speed by the third, and by the
     first how much of a network comes after its first fallback.
     """
     found = start
     for _ in range(STEPS):
-        fixed, max_partition, cpu_gpu = measured(found, seeds, count, variation)
+        fixed, max_partition, cpu_gpu = measured(found, seeds, count)
         quicker = MAX_PARTITION_FPS / max_partition
         after = (1 - found.first) * (fixed * quicker / FIXED_FPS) ** 1.2
         found = Fitted(

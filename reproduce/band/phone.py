@@ -12,9 +12,8 @@ Networks are chains of operators; an operator here is a stretch with the same pr
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from random import Random
 
 from appliance.policies.dispatch.partition import Operator, Partition, partition
 
@@ -22,7 +21,6 @@ CPUS = ("cpu-0", "cpu-1")
 """Two single-threaded workers on big cores (§6.1)."""
 GPU, DSP, NPU = "gpu", "dsp", "npu"
 PROCESSORS = (*CPUS, GPU, DSP, NPU)
-ACCELERATORS = (GPU, DSP, NPU)
 
 INCEPTION_V4_GMAC = 12.3
 NPU_SPEED, DSP_SPEED = INCEPTION_V4_GMAC / 0.02529, INCEPTION_V4_GMAC / 0.02543
@@ -109,13 +107,8 @@ class Phone:
     def cut(self, name: str) -> Partition:
         """Units and subgraphs, with the times of their work."""
         network = self.networks[name]
-        latency_ms = {
-            processor: {
-                operator.name: self.work_ms(network, index, processor)
-                for index, operator in enumerate(network.operators)
-            }
-            for processor in PROCESSORS
-        }
+        operators = [*enumerate(network.operators)]
+        latency_ms = {p: {one.name: self.work_ms(network, at, p) for at, one in operators} for p in PROCESSORS}
         return partition(name, network.operators, latency_ms)
 
     def _speed(self, processor: str) -> float:
@@ -128,10 +121,6 @@ def kind_of(processor: str) -> str:
     return "cpu" if processor in CPUS else processor
 
 
-def _chain(*stretches: tuple[float, frozenset[str], float]) -> tuple[Stretch, ...]:
-    return tuple(Stretch(share, processors, kilobytes * 1000) for share, processors, kilobytes in stretches)
-
-
 DENSE = {"cpu": 1.0, GPU: 1.0, DSP: 1.0, NPU: 1.0}
 DEPTHWISE = {"cpu": 0.6, GPU: 0.5, DSP: 0.25, NPU: 0.3}
 ALIKE = {"cpu": 0.6, GPU: 0.3, DSP: 0.07, NPU: 0.07}
@@ -139,93 +128,52 @@ ALIKE = {"cpu": 0.6, GPU: 0.3, DSP: 0.07, NPU: 0.07}
 
 def eagleeye(first: float) -> dict[str, Network]:
     """The networks of EagleEye; `first`: see `Fitted`."""
-    rest = 0.92 - first
-    return {
-        one.name: one
-        for one in (
-            Network(
-                "RetinaFace",
-                0.9,
-                ALIKE,
-                307e3,
-                _chain(
-                    (0.62, EVERYWHERE, 200),
-                    (0.04, NO_ACCELERATOR, 260),
-                    (0.30, EVERYWHERE, 90),
-                    (0.04, NO_ACCELERATOR, 60),
-                ),
-            ),
-            Network(
-                "FSRNet",
-                4.0,
-                DENSE,
-                49e3,
-                _chain(
-                    (first, EVERYWHERE, 260),
-                    (0.04, NO_ACCELERATOR, 500),
-                    (rest / 2, EVERYWHERE, 260),
-                    (0.04, NO_ACCELERATOR, 500),
-                    (rest / 2, EVERYWHERE, 200),
-                ),
-            ),
-            Network("ArcFace-MobileNet", 0.45, DEPTHWISE, 38e3, _chain((0.97, EVERYWHERE, 25), (0.03, CPU_ONLY, 1))),
-            Network(
-                "ArcFace-ResNet50",
-                6.3,
-                DENSE,
-                38e3,
-                _chain((first, EVERYWHERE, 200), (0.02, NO_ACCELERATOR, 200), (0.98 - first, EVERYWHERE, 2)),
-            ),
-        )
-    }
-
-
-def varied(networks: Mapping[str, Network], seed: int, spread: float) -> dict[str, Network]:
-    """The same networks where what is assumed of them is otherwise: how much they compute, and how much of an
-    accelerator they use, each times a factor of which the logarithm has that standard deviation.
-    """
-    random = Random(f"{seed}/varied")
-
-    def factor() -> float:
-        return random.lognormvariate(0.0, spread)
-
-    return {
-        name: replace(
-            one,
-            gmac=one.gmac * factor(),
-            use={kind: use * (factor() if kind in ACCELERATORS else 1.0) for kind, use in one.use.items()},
-        )
-        for name, one in sorted(networks.items())
-    }
+    rest = (0.92 - first) / 2
+    retina = [(0.62, EVERYWHERE, 200), (0.04, NO_ACCELERATOR, 260), (0.30, EVERYWHERE, 90), (0.04, NO_ACCELERATOR, 60)]
+    fsr = [(first, EVERYWHERE, 260), (0.04, NO_ACCELERATOR, 500), (rest, EVERYWHERE, 260)]
+    fsr += [(0.04, NO_ACCELERATOR, 500), (rest, EVERYWHERE, 200)]
+    resnet = [(first, EVERYWHERE, 200), (0.02, NO_ACCELERATOR, 200), (0.98 - first, EVERYWHERE, 2)]
+    return _by_name(
+        _network("RetinaFace", 0.9, ALIKE, 307, retina),
+        _network("FSRNet", 4.0, DENSE, 49, fsr),
+        _network("ArcFace-MobileNet", 0.45, DEPTHWISE, 38, [(0.97, EVERYWHERE, 25), (0.03, CPU_ONLY, 1)]),
+        _network("ArcFace-ResNet50", 6.3, DENSE, 38, resnet),
+    )
 
 
 def distream() -> dict[str, Network]:
     """Networks like Distream's: a detector of many fallbacks, and two classifiers without any."""
-    joined = [(0.02, NO_ACCELERATOR, 60.0), (0.08, EVERYWHERE, 60.0)]
-    detector = [(0.55, EVERYWHERE, 100.0), *joined, *joined, *joined, (0.02, NO_ACCELERATOR, 60.0)]
-    detector += [(0.10, EVERYWHERE, 60.0), (0.03, CPU_ONLY, 1.0)]
-    return {
-        one.name: one
-        for one in (
-            Network("EfficientDet-Lite", 0.98, DEPTHWISE, 307e3, _chain(*detector)),
-            _classifier("EfficientNet-Lite1", 0.63, DEPTHWISE),
-            _classifier("EfficientNet-Lite2", 0.90, DEPTHWISE),
-        )
-    }
+    joined = [(0.02, NO_ACCELERATOR, 60), (0.08, EVERYWHERE, 60)]
+    detector = [(0.55, EVERYWHERE, 100), *joined, *joined, *joined, (0.02, NO_ACCELERATOR, 60)]
+    detector += [(0.10, EVERYWHERE, 60), (0.03, CPU_ONLY, 1)]
+    return _by_name(
+        _network("EfficientDet-Lite", 0.98, DEPTHWISE, 307, detector),
+        _network("EfficientNet-Lite1", 0.63, DEPTHWISE),
+        _network("EfficientNet-Lite2", 0.90, DEPTHWISE),
+    )
 
 
 def deepeye() -> dict[str, Network]:
     """The networks of the four applications (§6.4)."""
-    return {
-        one.name: one
-        for one in (
-            _classifier("EfficientNet-Lite2", 0.90, DEPTHWISE),
-            _classifier("EfficientNet-Lite3", 1.44, DEPTHWISE),
-            _classifier("InceptionV3", 5.7, DENSE),
-            _classifier("InceptionV4", INCEPTION_V4_GMAC, DENSE),
-        )
-    }
+    return _by_name(
+        _network("EfficientNet-Lite2", 0.90, DEPTHWISE),
+        _network("EfficientNet-Lite3", 1.44, DEPTHWISE),
+        _network("InceptionV3", 5.7, DENSE),
+        _network("InceptionV4", INCEPTION_V4_GMAC, DENSE),
+    )
 
 
-def _classifier(name: str, gmac: float, use: Mapping[str, float]) -> Network:
-    return Network(name, gmac, use, 200e3, _chain((1.0, EVERYWHERE, 4)))
+def _network(
+    name: str,
+    gmac: float,
+    use: Mapping[str, float],
+    in_kb: float = 200,
+    stretches: Sequence[tuple[float, frozenset[str], float]] = ((1.0, EVERYWHERE, 4),),
+) -> Network:
+    """A network of stretches (share, processors, kilobytes); by default a classifier without fallbacks."""
+    made = tuple(Stretch(share, processors, kilobytes * 1000) for share, processors, kilobytes in stretches)
+    return Network(name, gmac, use, in_kb * 1000, made)
+
+
+def _by_name(*networks: Network) -> dict[str, Network]:
+    return {one.name: one for one in networks}

@@ -14,11 +14,12 @@ from appliance.policies.allocation.scrooge import without_concurrency
 from appliance.policies.offload import OFFLOAD_POLICIES
 from appliance.policies.offload.base import OffloadPolicy
 from appliance.policies.offload.reactive import clipper_like, static
-from reproduce.baselines import edf, open_door, unaligned
 from reproduce.baselines.brute_force import BruteForce
 from reproduce.baselines.exact import Exact
+from reproduce.baselines.fixed_network import FIXED_NETWORKS
 from reproduce.baselines.greedy import Greedy
 from reproduce.baselines.nexus import NexusLike
+from reproduce.baselines.unaligned import OnePicture, StaticBudget
 
 ALLOCATION: Mapping[str, Callable[[], AllocationPolicy]] = {
     **ALLOCATION_POLICIES,
@@ -30,15 +31,10 @@ ALLOCATION: Mapping[str, Callable[[], AllocationPolicy]] = {
 ADAPTATION: Mapping[str, Callable[[], AdaptationPolicy]] = {
     **ADAPTATION_POLICIES,
     "exact": Exact,
-    "edf-smallest": edf.smallest,
-    "edf-middle": edf.middle,
-    "edf-largest": edf.largest,
-    "half-budget": unaligned.half_budget,
-    "three-quarters-budget": unaligned.three_quarters_budget,
-    "one-picture": unaligned.one_picture,
-    "open-smallest": open_door.smallest,
-    "open-middle": open_door.middle,
-    "open-largest": open_door.largest,
+    **FIXED_NETWORKS,
+    "half-budget": partial(StaticBudget, 0.5),
+    "three-quarters-budget": partial(StaticBudget, 0.75),
+    "one-picture": OnePicture,
 }
 OFFLOAD: Mapping[str, Callable[[], OffloadPolicy]] = {
     **OFFLOAD_POLICIES,

@@ -3,6 +3,7 @@
 Shares no search with other policies.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 
 from appliance.policies.allocation.answer import answer, refusal
@@ -24,12 +25,11 @@ class BruteForce:
         ways = [_ways(stage, pipeline.slo_ms, limited) for stage in pipeline.stages]
         if any(len(found) > WAYS_MAX for found in ways):
             return refusal(problem, f"{NAME}, too large a problem", (), {"is_optimal": False})
-        best = _Combinations(problem, pipeline, ways).best()
+        best = _best(problem, pipeline, ways)
         if best is None:
             return refusal(problem, NAME, (), {"is_optimal": True})
-        plans, placement = best
         facts = {"is_optimal": True, "candidates": sum(len(found) for found in ways)}
-        return answer(problem, pipeline, plans, placement, NAME, facts)
+        return answer(problem, pipeline, *best, NAME, facts)
 
 
 def _ways(stage: Stage, slo_ms: float, keep_all: bool) -> list[StagePlan]:
@@ -76,36 +76,30 @@ def _plans(stage: Stage) -> Iterator[StagePlan]:
     return below(0, stage.rate_rps)
 
 
-class _Combinations:
+def _best(
+    problem: AllocationInput, pipeline: Pipeline, ways: Sequence[Sequence[StagePlan]]
+) -> tuple[Plans, tuple[Placed, ...]] | None:
     """Depth first over stages, ways by cost; a branch ends when the cheapest of what follows already reaches the
     best.
     """
+    cheapest = [sum(found[0].cost for found in ways[i:] if found) for i in range(len(ways) + 1)]
+    least, best = math.inf, None
 
-    def __init__(self, problem: AllocationInput, pipeline: Pipeline, ways: Sequence[Sequence[StagePlan]]) -> None:
-        self._problem, self._pipeline, self._ways = problem, pipeline, ways
-        self._costs = [[plan.cost for plan in found] for found in ways]
-        self._cheapest = [sum(costs[0] for costs in self._costs[i:] if costs) for i in range(len(ways) + 1)]
-        self._best: tuple[float, Plans, tuple[Placed, ...]] | None = None
-
-    def best(self) -> tuple[Plans, tuple[Placed, ...]] | None:
-        self._below((), 0.0)
-        return None if self._best is None else self._best[1:]
-
-    def _below(self, chosen: Plans, cost: float) -> None:
+    def below(chosen: Plans, cost: float) -> None:
+        nonlocal least, best
         depth = len(chosen)
-        if depth == len(self._ways):
-            placement = place(self._pipeline, chosen, self._problem.workers, self._problem.existing)
+        if depth == len(ways):
+            placement = place(pipeline, chosen, problem.workers, problem.existing)
             if not isinstance(placement, Missing):
-                self._best = cost, chosen, placement
+                least, best = cost, (chosen, placement)
             return
-        for plan, price in zip(self._ways[depth], self._costs[depth], strict=True):
-            total = cost + price
-            if self._best is not None and total + self._cheapest[depth + 1] >= self._best[0] * (1.0 - TOLERANCE):
+        idle = (StagePlan((), None),) * (len(ways) - depth - 1)
+        for plan in ways[depth]:
+            total = cost + plan.cost
+            if total + cheapest[depth + 1] >= least * (1.0 - TOLERANCE):
                 return
-            plans = (*chosen, plan)
-            if self._fits(plans):
-                self._below(plans, total)
+            if pipeline.fits(critical_ms(pipeline, (*chosen, plan, *idle))):
+                below((*chosen, plan), total)
 
-    def _fits(self, plans: Plans) -> bool:
-        idle = (StagePlan((), None),) * (len(self._ways) - len(plans))
-        return self._pipeline.fits(critical_ms(self._pipeline, (*plans, *idle)))
+    below((), 0.0)
+    return best

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,10 +15,13 @@ from appliance.policies.adaptation.mapping import Mapped
 from appliance.policies.adaptation.options import Options, options_of
 from appliance.policies.adaptation.patterns import Patterns, coarse_rates, patterns_of
 from appliance.policies.milp import Program
-from reproduce.baselines.slots import fill
 
 PATTERNS_MAX = 30_000
 """More patterns (many distinct rates) than this and the program is written client by client."""
+SEATS_LIMIT_S = 60.0
+"""Many times what it takes to seat the clients of the instances."""
+Seats = Mapping[int, tuple[int, int, int]]
+"""Column → the worker, option and client of a seat."""
 
 
 class Exact:
@@ -74,22 +77,47 @@ class Model:
     objective: Mapping[int, float]
     patterns: Patterns | None
     """Column p counts the instances of pattern p."""
-    seats: Mapping[int, tuple[int, int, int]]
-    """Without patterns: the worker, option and client of each seat's column."""
+    seats: Seats
+    """Without patterns."""
 
     def mapping(self, values: Sequence[float]) -> tuple[Mapped, ...]:
         """The instances with their clients, from the values of a solution."""
+        seats = self.seats
         if self.patterns is not None:
-            return _seated(
-                self.options,
-                self.patterns,
-                [p for p in range(len(self.patterns.option)) for _ in range(round(values[p]))],
-            )
+            seats, values = _seated(self.options, self.patterns, values)
         members: dict[tuple[int, int], list[int]] = {}
-        for column, (worker, option, client) in self.seats.items():
+        for column, (worker, option, client) in seats.items():
             if round(values[column]):
                 members.setdefault((worker, option), []).append(client)
-        return tuple(_mapped(self.options, option, clients) for (_, option), clients in members.items())
+        found = []
+        for (_, option), clients in members.items():
+            made = tuple(self.options.clients[i] for i in clients)
+            found.append(Mapped(self.options.networks[option], self.options.batches[option], made))
+        return tuple(found)
+
+
+def _seated(options: Options, patterns: Patterns, values: Sequence[float]) -> tuple[Seats, Sequence[float]]:
+    """Clients to the places of the instances that were chosen: a transport problem, whose relaxation is whole.
+
+    Which places can be filled together is a matroid for each rate, so the largest Σ (1 + accuracy)·rate fills the most
+    places and has the largest Σ accuracy·rate at once.
+    """
+    program, seats = Program(), dict[int, tuple[int, int, int]]()
+    chosen = [pattern for pattern in range(len(patterns.option)) for _ in range(round(values[pattern]))]
+    of_client: dict[int, dict[int, float]] = defaultdict(dict)
+    for worker, pattern in enumerate(chosen):
+        option = int(patterns.option[pattern])
+        for kind, places in enumerate(patterns.places[pattern]):
+            of_place = {}
+            for client in ((patterns.kind == kind) & options.tolerated[:, option]).nonzero()[0]:
+                column = program.column(1.0, whole=True)
+                seats[column] = worker, option, int(client)
+                of_place[column] = of_client[int(client)][column] = 1.0
+            program.at_most(float(places), of_place)
+    for terms in of_client.values():
+        program.at_most(1.0, terms)
+    worth = {seat: float((1.0 + options.accuracy[o]) * options.rates[i]) for seat, (_, o, i) in seats.items()}
+    return seats, program.most(worth, SEATS_LIMIT_S).values
 
 
 def model_of(options: Options, workers: int) -> Model:
@@ -180,16 +208,3 @@ def _by_client(options: Options, workers: int) -> Model:
         program.at_most(0.0, {**left, **{column: -rank for column, rank in right.items()}})
     objective = {seat: float(options.accuracy[o] * options.rates[i]) for seat, (_, o, i) in seats.items()}
     return Model(options, program, dict.fromkeys(seats, 1.0), objective, None, seats)
-
-
-def _seated(options: Options, patterns: Patterns, chosen: Sequence[int]) -> tuple[Mapped, ...]:
-    instances = [
-        (int(patterns.option[p]), {float(r): int(n) for r, n in zip(patterns.rates, patterns.places[p], strict=True)})
-        for p in chosen
-    ]
-    members = fill(options, instances)
-    return tuple(_mapped(options, option, m) for (option, _), m in zip(instances, members, strict=True) if m)
-
-
-def _mapped(options: Options, option: int, clients: Sequence[int]) -> Mapped:
-    return Mapped(options.networks[option], options.batches[option], tuple(options.clients[i] for i in clients))

@@ -6,7 +6,7 @@ own affair. `OnePicture`: devices send pictures of one size, and the planner kno
 
 from dataclasses import replace
 
-from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan, AdaptationPolicy
+from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan
 from appliance.policies.adaptation.exchange import PairwiseExchange
 from appliance.policies.adaptation.zoo import by_size
 
@@ -15,46 +15,27 @@ _UNLIMITED_BPS = 1e15
 
 
 class StaticBudget:
-    """As `policy` plans for links that take no time, and SLOs that are less by what they are given."""
+    """Our planner as for links that take no time, and SLOs that are less by what they are given."""
 
-    def __init__(self, compute_share: float, policy: AdaptationPolicy) -> None:
+    def __init__(self, compute_share: float) -> None:
         self._share = compute_share
-        self._policy = policy
 
     def plan(self, problem: AdaptationInput) -> AdaptationPlan:
         clients = tuple(
             replace(one, slo_ms=self._share * one.slo_ms, bandwidth_bps=_UNLIMITED_BPS, transfer_ms_max=float("inf"))
             for one in problem.clients
         )
-        return self._policy.plan(replace(problem, clients=clients))
+        return PairwiseExchange().plan(replace(problem, clients=clients))
 
 
 class OnePicture:
-    """As `policy` plans with pictures that take the same for all networks: what the middle one's do, the smaller one of
+    """Our planner with pictures that take the same for all networks: what the middle one's do, the smaller one of
     two.
     """
-
-    def __init__(self, policy: AdaptationPolicy) -> None:
-        self._policy = policy
 
     def plan(self, problem: AdaptationInput) -> AdaptationPlan:
         ordered = by_size(problem.networks)
         size = ordered[(len(ordered) - 1) // 2].input_bytes
         networks = tuple(replace(one, input_bytes=size) for one in ordered)
         clients = tuple(replace(one, transfer_ms_max=float("inf")) for one in problem.clients)
-        return self._policy.plan(replace(problem, networks=networks, clients=clients))
-
-
-def half_budget() -> StaticBudget:
-    """Half of the SLO is for the computation."""
-    return StaticBudget(0.5, PairwiseExchange())
-
-
-def three_quarters_budget() -> StaticBudget:
-    """Three quarters are."""
-    return StaticBudget(0.75, PairwiseExchange())
-
-
-def one_picture() -> OnePicture:
-    """With our own planner."""
-    return OnePicture(PairwiseExchange())
+        return PairwiseExchange().plan(replace(problem, networks=networks, clients=clients))

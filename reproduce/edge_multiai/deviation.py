@@ -19,6 +19,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from random import Random
 
 PSEUDO_COUNT = 0.1
@@ -84,12 +85,7 @@ def divergence(actual: Sequence[float], predicted: Sequence[float], bin_s: float
 
 
 def _times(rng: Random, count: int, gap_s: float) -> list[float]:
-    times: list[float] = []
-    at_s = 0.0
-    for _ in range(count):
-        at_s += rng.expovariate(1 / gap_s)
-        times.append(at_s)
-    return times
+    return list(accumulate(rng.expovariate(1 / gap_s) for _ in range(count)))
 
 
 def _normals(rng: Random, count: int) -> list[float]:

@@ -5,261 +5,120 @@ cold starts lie nearest to the paper's. Ratios and differences are taken within 
 repetitions.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from statistics import fmean
-from typing import Any
+from dataclasses import replace
+from itertools import product
 
-from appliance.domain.robustness import fairness
+from reproduce.claims import UNSAID, Claim, Claims, Estimate, Numbers, Paper, estimate, over
 from reproduce.edge_multiai.experiments import (
     ALPHAS,
     DEGREES,
     DEVIATIONS,
+    EXPERIMENTS,
     MEMORIES_MB,
     POLICIES,
     USUAL,
-    Estimate,
-    Metric,
-    Results,
-    gap_s,
+    mean,
+    name_of,
 )
-from reproduce.edge_multiai.sweep import ALPHA, GAP_S, Cell, Tally
+from reproduce.edge_multiai.figures import figures
 
-PAPERS_COLD = {"lfe": 0.58, "bfe": 0.55, "ws-bfe": 0.22, "iws-bfe": 0.15}
-"""Cold starts at 30 % deviation (the axis of Figure 7), from a plotting script of the paper's authors."""
+PAPERS_COLD = {"lfe": 58.0, "bfe": 55.0, "ws-bfe": 22.0, "iws-bfe": 15.0}
+"""Cold starts in % at 30 % deviation (the axis of Figure 7), from a plotting script of the paper's authors."""
 PAPERS_ERROR = {"lfe": 20, "bfe": 15, "ws-bfe": 28, "iws-bfe": 11}
 """Model error in % beside them."""
-UNSAID = "–"
-
-Chosen = Callable[[Cell], bool]
+Found = Callable[[Numbers], float]
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """One thing that the paper states, and what we find: over all memories, and at the nearest one; None without
-    runs.
-    """
-
-    section: str
-    what: str
-    paper: str
-    overall: Estimate | None
-    nearest: Estimate | None
-    holds: bool | None
-    """Whether the mean over memories says the same; None where the paper gives no number to hold it against."""
-
-    def document(self) -> dict[str, Any]:
-        """For `--json`: estimates as [mean, half of the 95 % interval]."""
-        pairs = [None if e is None else [round(e.mean, 4), round(e.half, 4)] for e in (self.overall, self.nearest)]
-        facts = {"section": self.section, "what": self.what, "paper": self.paper}
-        return facts | {"ours": pairs[0], "ours_at_nearest_memory": pairs[1], "holds": self.holds}
+def statements(repetitions: Sequence[Numbers]) -> list[Claim]:
+    """All of them, in the order of the paper; and the memory that is nearest to the paper's."""
+    nearest_mb = nearest_memory_mb(repetitions)
+    overall, there = (_claims(repetitions, memories) for memories in (MEMORIES_MB, (nearest_mb,)))
+    nearest = Claim(UNSAID, "memory with cold starts nearest to the paper's, MB", UNSAID, Estimate(nearest_mb, 0.0))
+    return [
+        *(replace(one, beside={"ours_at_nearest_memory": at.ours}) for one, at in zip(overall, there, strict=True)),
+        nearest,
+    ]
 
 
-def nearest_memory_mb(results: Results) -> float:
+def nearest_memory_mb(repetitions: Sequence[Numbers]) -> float:
     """The memory at which the paper's policies have cold starts nearest to those that it reports."""
 
     def distance(memory_mb: float) -> float:
-        runs = _Runs(results, memory_mb)
-        found = {policy: runs.estimate(_cold, _swept(policy, USUAL)) for policy in PAPERS_COLD}
-        return sum(abs(e.mean - 100 * PAPERS_COLD[policy]) for policy, e in found.items() if e)
+        found = {policy: estimate(repetitions, f"{name_of(policy, memory_mb)}/cold") for policy in PAPERS_COLD}
+        return sum(abs(one.mean - PAPERS_COLD[policy]) for policy, one in found.items() if one)
 
     return min(MEMORIES_MB, key=distance)
 
 
-def statements(results: Results) -> list[Statement]:
-    """All of them, in the order of the paper; `results` holds `reproduce.all_cells`."""
-    scopes = (_Runs(results, None), _Runs(results, nearest_memory_mb(results)))
-
-    def stated(
-        section: str, what: str, paper: str, find: Callable[["_Runs"], Estimate | None], least: float | None = None
-    ) -> Statement:
-        overall, nearest = (find(runs) for runs in scopes)
-        holds = None if overall is None or least is None else overall.mean >= least
-        return Statement(section, what, paper, overall, nearest, holds)
-
-    degree = DEGREES[-1]
-    return [
-        stated("IV-A", "worst forecasts: deviation reached, nats", "0.9", _worst_deviation),
-        stated("abstract", "warm starts of iws-bfe above those of none, %", "~60", _warm_gain, 60),
-        stated("abstract", f"warm starts of iws-bfe / none at degree {degree}", ">= 2", _warm_times(degree), 2),
-        stated("IV-B", f"satisfaction of iws-bfe above none at degree {degree}, %", "~130", _satisfaction(degree), 130),
-        *(
-            stated("IV-C", f"cold starts of {ours} below {theirs}, %", ">= 65", _cold_cut(ours, theirs), 65)
-            for ours in ("ws-bfe", "iws-bfe")
-            for theirs in ("lfe", "bfe")
-        ),
-        stated("IV-C", "cold starts of iws-bfe below lfe and bfe, %", "102 (sic)", _cold_cut("iws-bfe", "lfe", "bfe")),
-        stated("IV-C", "cold starts of iws-bfe below ws-bfe, %", "40", _cold_cut("iws-bfe", "ws-bfe"), 40),
-        stated("IV-D", "least deviation with lfe or bfe more accurate than iws-bfe, %", "90", _accuracy_turns, 90),
-        stated("IV-E", "best α for iws-bfe (cold + error least)", "1.02", _best_alpha),
-        *(
-            stated("IV-E", f"cold starts of {policy} at 30 %, %", f"{100 * cold:.0f}", _at_usual(_cold, policy))
-            for policy, cold in PAPERS_COLD.items()
-        ),
-        *(
-            stated("IV-E", f"model error of {policy} at 30 %, %", f"{error}", _at_usual(_error, policy))
-            for policy, error in PAPERS_ERROR.items()
-        ),
-        *(stated("IV-F", f"R (eq. 4) of {policy}", UNSAID, _of_policy(_robustness, policy)) for policy in POLICIES),
-        *(
-            stated("IV-F", f"R of {ours} less that of {theirs}", "> 0", _robustness_gain(ours, theirs), 0)
-            for ours in ("ws-bfe", "iws-bfe")
-            for theirs in ("none", "lfe", "bfe")
-        ),
-        stated("IV-F", "R of iws-bfe at 0 % less that at 90 %", "> 0", _robustness_fall, 0),
-        *(
-            stated("IV-G", f"fairness of {policy} at 30 % (Jain's index of warm shares)", "no bias", _fairness(policy))
-            for policy in POLICIES
-        ),
-    ]
-
-
-@dataclass(frozen=True)
-class _Runs:
-    """The runs at one memory, or at all (None)."""
-
-    results: Results
-    memory_mb: float | None
-
-    def means(self, metric: Metric, chosen: Chosen) -> dict[int, float]:
-        """Repetition → the metric's mean over the chosen runs that have one."""
-        found: dict[int, list[float]] = defaultdict(list)
-        for cell, tally in self.results.items():
-            if self.memory_mb in (None, cell.memory_mb) and chosen(cell) and (value := metric(tally)) is not None:
-                found[cell.repetition].append(value)
-        return {repetition: fmean(values) for repetition, values in found.items()}
-
-    def estimate(self, metric: Metric, chosen: Chosen) -> Estimate | None:
-        """Of one set of runs."""
-        return self.combined(lambda values: values[0], metric, [chosen])
-
-    def combined(
-        self, combine: Callable[[Sequence[float]], float | None], metric: Metric, sets: Sequence[Chosen]
-    ) -> Estimate | None:
-        """Of several sets: their means are combined within each repetition that all have; None drops a repetition."""
-        means = [self.means(metric, chosen) for chosen in sets]
-        common = sorted(set.intersection(*(set(one) for one in means)))
-        values = [combine([one[repetition] for one in means]) for repetition in common]
-        kept = [value for value in values if value is not None]
-        return Estimate.of(kept) if kept else None
-
-
-Find = Callable[[_Runs], Estimate | None]
-
-
-# Metrics of a run.
-
-
-def _cold(tally: Tally) -> float:
-    return 100 * tally.cold
-
-
-def _warm(tally: Tally) -> float:
-    return tally.warm
-
-
-def _error(tally: Tally) -> float:
-    return tally.error
-
-
-def _robustness(tally: Tally) -> float:
-    return tally.robustness
-
-
-def _jain(tally: Tally) -> float | None:
-    return fairness([share.served for share in tally.shares.values()])
-
-
-# Sets of runs.
-
-
-def _is_swept(cell: Cell) -> bool:
-    return cell.gap_s == GAP_S and cell.alpha == ALPHA
-
-
-def _swept(policy: str, deviation: float | None = None) -> Chosen:
-    return lambda cell: _is_swept(cell) and cell.policy == policy and (deviation is None or cell.deviation == deviation)
-
-
-def _at_degree(policy: str, degree: int) -> Chosen:
-    return lambda cell: cell.policy == policy and cell.gap_s == gap_s(degree)
-
-
-def _at_alpha(policy: str, alpha: float) -> Chosen:
-    return lambda cell: (cell.policy, cell.alpha, cell.deviation, cell.gap_s) == (policy, alpha, USUAL, GAP_S)
-
-
-# Findings.
-
-
-def _worst_deviation(runs: _Runs) -> Estimate | None:
-    return runs.estimate(lambda t: t.deviation_reached, lambda c: _is_swept(c) and c.deviation == DEVIATIONS[-1])
-
-
-def _of_policy(metric: Metric, policy: str) -> Find:
-    return lambda runs: runs.estimate(metric, _swept(policy))
-
-
-def _at_usual(metric: Metric, policy: str) -> Find:
-    return lambda runs: runs.estimate(metric, _swept(policy, USUAL))
-
-
-def _fairness(policy: str) -> Find:
-    return _at_usual(_jain, policy)
-
-
-def _above(values: Sequence[float]) -> float | None:
-    """Percent by which the first is above the second."""
-    return 100 * (values[0] / values[1] - 1) if values[1] else None
-
-
-def _below(values: Sequence[float]) -> float | None:
-    """Percent by which the first is below the mean of the others."""
-    others = fmean(values[1:])
-    return 100 * (1 - values[0] / others) if others else None
-
-
-def _warm_gain(runs: _Runs) -> Estimate | None:
-    return runs.combined(_above, _warm, [_swept("iws-bfe"), _swept("none")])
-
-
-def _satisfaction(degree: int) -> Find:
-    return lambda runs: runs.combined(_above, _warm, [_at_degree(policy, degree) for policy in ("iws-bfe", "none")])
-
-
-def _warm_times(degree: int) -> Find:
-    sets = [_at_degree(policy, degree) for policy in ("iws-bfe", "none")]
-    return lambda runs: runs.combined(lambda v: v[0] / v[1] if v[1] else None, _warm, sets)
-
-
-def _cold_cut(ours: str, *theirs: str) -> Find:
-    return lambda runs: runs.combined(_below, _cold, [_swept(policy) for policy in (ours, *theirs)])
-
-
-def _robustness_gain(ours: str, theirs: str) -> Find:
-    return lambda runs: runs.combined(lambda v: v[0] - v[1], _robustness, [_swept(ours), _swept(theirs)])
-
-
-def _robustness_fall(runs: _Runs) -> Estimate | None:
-    sets = [_swept("iws-bfe", deviation) for deviation in (DEVIATIONS[0], DEVIATIONS[-1])]
-    return runs.combined(lambda v: v[0] - v[1], _robustness, sets)
-
-
-def _accuracy_turns(runs: _Runs) -> Estimate | None:
-    """100 in a repetition where neither ever is."""
-    sets = [_swept(policy, deviation) for deviation in DEVIATIONS for policy in ("iws-bfe", "lfe", "bfe")]
-
-    def least(values: Sequence[float]) -> float:
-        triples = zip(values[::3], values[1::3], values[2::3], strict=True)
-        turned = [d for d, (ours, *theirs) in zip(DEVIATIONS, triples, strict=True) if max(theirs) > ours]
-        return 100 * min(turned, default=1.0)
-
-    return runs.combined(least, lambda tally: tally.normalised, sets)
-
-
-def _best_alpha(runs: _Runs) -> Estimate | None:
-    def best(values: Sequence[float]) -> float:
-        return min(zip(values, ALPHAS, strict=True))[1]
-
-    return runs.combined(best, lambda t: _cold(t) + t.error, [_at_alpha("iws-bfe", alpha) for alpha in ALPHAS])
+def _claims(repetitions: Sequence[Numbers], memories: Sequence[float]) -> list[Claim]:
+    """Claims of the means over these memories."""
+    claims = Claims(repetitions)
+    say = claims.say
+
+    def of(key: str, policy: str, *deviations: float) -> Found:
+        """A policy's mean over these deviations, or over all."""
+        return mean(key, [name_of(policy, mb, d) for d, mb in product(deviations or DEVIATIONS, memories)])
+
+    def warm_at_most(policy: str) -> Found:
+        return mean("warm", [name_of(policy, mb, degree=DEGREES[-1]) for mb in memories])
+
+    def below(ours: str, *theirs: str) -> Found:
+        """Percent by which a policy has fewer cold starts than the mean of others."""
+        others = [of("cold", policy) for policy in theirs]
+        ratio = over(of("cold", ours), lambda one: sum(other(one) for other in others) / len(others))
+        return lambda one: 100 * (1 - ratio(one))
+
+    worst = [name_of(policy, mb, DEVIATIONS[-1]) for mb, policy in product(memories, POLICIES)]
+    say("IV-A", "worst forecasts: deviation reached, nats", "0.9", mean("deviation", worst))
+    warm = over(of("warm", "iws-bfe"), of("warm", "none"))
+    what = "warm starts of iws-bfe above those of none, %"
+    say("abstract", what, "~60", lambda one: 100 * (warm(one) - 1), least=60)
+    dense = over(warm_at_most("iws-bfe"), warm_at_most("none"))
+    say("abstract", f"warm starts of iws-bfe / none at degree {DEGREES[-1]}", ">= 2", dense, least=2)
+    what = f"satisfaction of iws-bfe above none at degree {DEGREES[-1]}, %"
+    say("IV-B", what, "~130", lambda one: 100 * (dense(one) - 1), least=130)
+    for ours, theirs in product(("ws-bfe", "iws-bfe"), ("lfe", "bfe")):
+        say("IV-C", f"cold starts of {ours} below {theirs}, %", ">= 65", below(ours, theirs), least=65)
+    say("IV-C", "cold starts of iws-bfe below lfe and bfe, %", "102 (sic)", below("iws-bfe", "lfe", "bfe"))
+    say("IV-C", "cold starts of iws-bfe below ws-bfe, %", "40", below("iws-bfe", "ws-bfe"), least=40)
+    accuracies = [(d, [of("normalised", policy, d) for policy in ("iws-bfe", "lfe", "bfe")]) for d in DEVIATIONS]
+    what = "least deviation with lfe or bfe more accurate than iws-bfe, %"
+    say("IV-D", what, "90", lambda one: _turn(one, accuracies), least=90)
+    runs = {alpha: [name_of("iws-bfe", mb, alpha=alpha) for mb in memories] for alpha in ALPHAS}
+    scores = {alpha: (mean("cold", names), mean("error", names)) for alpha, names in runs.items()}
+    what = "best α for iws-bfe (cold + error least)"
+    say("IV-E", what, "1.02", lambda one: min(ALPHAS, key=lambda alpha: sum(part(one) for part in scores[alpha])))
+    for policy, cold in PAPERS_COLD.items():
+        say("IV-E", f"cold starts of {policy} at 30 %, %", f"{cold:.0f}", of("cold", policy, USUAL))
+    for policy, error in PAPERS_ERROR.items():
+        say("IV-E", f"model error of {policy} at 30 %, %", f"{error}", of("error", policy, USUAL))
+    for policy in POLICIES:
+        say("IV-F", f"R (eq. 4) of {policy}", UNSAID, of("robustness", policy))
+    for ours, theirs in product(("ws-bfe", "iws-bfe"), ("none", "lfe", "bfe")):
+        gain = _difference(of("robustness", ours), of("robustness", theirs))
+        say("IV-F", f"R of {ours} less that of {theirs}", "> 0", gain, least=0)
+    first, last = (of("robustness", "iws-bfe", deviation) for deviation in (DEVIATIONS[0], DEVIATIONS[-1]))
+    say("IV-F", "R of iws-bfe at 0 % less that at 90 %", "> 0", _difference(first, last), least=0)
+    for policy in POLICIES:
+        what = f"fairness of {policy} at 30 % (Jain's index of warm shares)"
+        say("IV-G", what, "no bias", of("fairness", policy, USUAL))
+    return claims.found
+
+
+def _difference(first: Found, second: Found) -> Found:
+    return lambda one: first(one) - second(one)
+
+
+def _turn(one: Numbers, accuracies: Sequence[tuple[float, Sequence[Found]]]) -> float:
+    """The least deviation (%) at which another policy is more accurate than the first; 100 where none ever is."""
+    found = [(deviation, [number(one) for number in numbers]) for deviation, numbers in accuracies]
+    return 100 * min((deviation for deviation, (ours, *theirs) in found if max(theirs) > ours), default=1.0)
+
+
+PAPER = Paper(
+    EXPERIMENTS,
+    statements,
+    "The paper names no memory: the mean over all, and the one whose cold starts are nearest to its.",
+    figures,
+)

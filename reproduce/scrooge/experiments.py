@@ -5,12 +5,12 @@ same windows, headroom, early drop, loading times and turn-off delay. Nexus has 
 paper found it to need, for all the time.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from statistics import fmean
 
 from reproduce.baselines import ALLOCATION
-from reproduce.claims import Job, Numbers
+from reproduce.claims import Experiment, Numbers, named
 from reproduce.scrooge.applications import APPLICATIONS, SLO_MS, Application
 from reproduce.scrooge.decisions import compared, configured
 from reproduce.scrooge.planning import Planner
@@ -31,16 +31,19 @@ LEANER = (1.0, 1.1)
 
 
 def planner_of(application: Application, policy: str, slo_ms: float, front_ends: int | None = None) -> Planner:
-    """Nexus with its front ends, where the application has a CPU stage."""
+    """Make a planner; Nexus with its front ends, where the application has a CPU stage."""
+    made = ALLOCATION[OURS if policy == FORESIGHT else policy]()
     if policy == NEXUS and application.front_ends:
-        return Planner(application, ALLOCATION[policy](), slo_ms, front_ends or application.front_ends)
-    return Planner(application, ALLOCATION[OURS if policy == FORESIGHT else policy](), slo_ms)
+        return Planner(application, made, slo_ms, front_ends or application.front_ends)
+    return Planner(application, made, slo_ms)
 
 
-def run_with(application: Application, workload: Workload, policy: str, conditions: Conditions) -> Figures:
-    """One planner."""
-    conditions = replace(conditions, foresight=policy == FORESIGHT)
-    return run(application, workload, planner_of(application, policy, conditions.slo_ms), conditions)
+def run_with(
+    application: Application, workload: Workload, policy: str, conditions: Conditions, front_ends: int | None = None
+) -> Figures:
+    """Run one planner."""
+    planner = planner_of(application, policy, conditions.slo_ms, front_ends)
+    return run(application, workload, planner, replace(conditions, foresight=policy == FORESIGHT))
 
 
 def numbers_of(figures: Figures) -> Numbers:
@@ -56,45 +59,43 @@ def numbers_of(figures: Figures) -> Numbers:
 
 
 def name_of(application: str, policy: str, conditions: Conditions) -> str:
-    """Of an experiment, and what its numbers begin with."""
+    """The name of an experiment, with which its numbers begin."""
     at = f"{conditions.slo_ms:g} ms/{conditions.off_delay_s:g} s/{conditions.headroom:g}"
     return f"{application}/{policy}/{at}" + ("" if conditions.hands_over else "/at once")
 
 
-def experiment_of(
-    application: Application, policy: str, conditions: Conditions, duration_s: float
-) -> Callable[[int], Numbers]:
-    """By seed: one planner's numbers, under the name of the experiment."""
+def experiments_of(
+    application: Application, conditions: Iterable[tuple[str, Conditions]], duration_s: float
+) -> dict[str, Experiment]:
+    """One planner's numbers by name, for each policy and its conditions."""
 
+    def experiment(name: str, policy: str, at: Conditions) -> Experiment:
+        return lambda seed: named(
+            name, numbers_of(run_with(application, draw(application, seed, duration_s), policy, at))
+        )
+
+    named_conditions = [(name_of(application.name, policy, at), policy, at) for policy, at in conditions]
+    return {name: experiment(name, policy, at) for name, policy, at in named_conditions}
+
+
+def _front_ends(application: Application, machines: int, duration_s: float) -> Experiment:
     def experiment(seed: int) -> Numbers:
-        figures = run_with(application, draw(application, seed, duration_s), policy, conditions)
-        name = name_of(application.name, policy, conditions)
-        return {f"{name}/{key}": value for key, value in numbers_of(figures).items()}
+        figures = run_with(application, draw(application, seed, duration_s), NEXUS, Conditions(), machines)
+        return named(f"{application.name}/front ends {machines}", numbers_of(figures))
 
     return experiment
 
 
-def _front_ends(application: str, machines: int, duration_s: float) -> Callable[[int], Numbers]:
+def _decisions(application: Application, duration_s: float) -> Experiment:
     def experiment(seed: int) -> Numbers:
-        made = APPLICATIONS[application]
-        planner = planner_of(made, NEXUS, SLO_MS, machines)
-        figures = run(made, draw(made, seed, duration_s), planner, Conditions())
-        return {f"{application}/front ends {machines}/{key}": v for key, v in numbers_of(figures).items()}
-
-    return experiment
-
-
-def _decisions(application: str, duration_s: float) -> Callable[[int], Numbers]:
-    def experiment(seed: int) -> Numbers:
-        made = APPLICATIONS[application]
         found: dict[str, float] = {}
         for slo_ms in (SLOS_MS[0], SLOS_MS[-1]):
-            planner = planner_of(made, OURS, slo_ms)
-            run(made, draw(made, seed, duration_s), planner, Conditions(slo_ms=slo_ms))
+            planner = planner_of(application, OURS, slo_ms)
+            run(application, draw(application, seed, duration_s), planner, Conditions(slo_ms=slo_ms))
             plans = planner.known()
-            found |= {f"{application}/{slo_ms:g} ms/{key}": v for key, v in configured(plans, made.root).items()}
+            found.update(named(f"{application.name}/{slo_ms:g} ms", configured(plans, application.root)))
             if slo_ms == SLO_MS:
-                found |= {f"{application}/{key}": v for key, v in compared(plans, (GREEDY, "scrooge")).items()}
+                found.update(named(application.name, compared(plans, (GREEDY, "scrooge"))))
         return found
 
     return experiment
@@ -104,11 +105,16 @@ FRONT_ENDS: Mapping[str, tuple[int, ...]] = {"face": (1, 3), "tracker": (1, 3)}
 """Fewer than Nexus needs (§4.2)."""
 
 
-def conditions_of() -> list[tuple[str, Conditions]]:
-    """(policy, conditions) that each application is run under."""
+def compared_conditions() -> list[tuple[str, Conditions]]:
+    """(policy, conditions) of the comparison of all planners."""
     usual = Conditions()
     found = [(policy, usual) for policy in (OURS, *BASELINES, FORESIGHT)]
-    found += [(NEXUS, replace(usual, headroom=headroom)) for headroom in HEADROOMS]
+    return found + [(NEXUS, replace(usual, headroom=headroom)) for headroom in HEADROOMS]
+
+
+def all_conditions() -> list[tuple[str, Conditions]]:
+    """(policy, conditions) that each application is run under."""
+    usual, found = Conditions(), compared_conditions()
     found += [(policy, replace(usual, slo_ms=slo_ms)) for slo_ms in SLOS_MS[1:] for policy in (OURS, ALONE)]
     found += [(OURS, replace(usual, off_delay_s=delay)) for delay in OFF_DELAYS_S if delay != usual.off_delay_s]
     others = [replace(usual, hands_over=False), *(replace(usual, headroom=headroom) for headroom in LEANER)]
@@ -117,22 +123,16 @@ def conditions_of() -> list[tuple[str, Conditions]]:
 
 def experiments(
     duration_s: float = DURATION_S, applications: Iterable[str] = tuple(APPLICATIONS)
-) -> dict[str, Callable[[int], Numbers]]:
-    """By name."""
-    found: dict[str, Callable[[int], Numbers]] = {}
-    for application in applications:
-        for policy, conditions in conditions_of():
-            name = name_of(application, policy, conditions)
-            found[name] = experiment_of(APPLICATIONS[application], policy, conditions, duration_s)
-        for machines in FRONT_ENDS.get(application, ()):
-            found[f"{application}/front ends {machines}"] = _front_ends(application, machines, duration_s)
-        found[f"{application}/decisions"] = _decisions(application, duration_s)
+) -> dict[str, Experiment]:
+    """All of these applications, by name."""
+    found: dict[str, Experiment] = {}
+    for name in applications:
+        application = APPLICATIONS[name]
+        found |= experiments_of(application, all_conditions(), duration_s)
+        for machines in FRONT_ENDS.get(name, ()):
+            found[f"{name}/front ends {machines}"] = _front_ends(application, machines, duration_s)
+        found[f"{name}/decisions"] = _decisions(application, duration_s)
     return found
 
 
-EXPERIMENTS = experiments()
-
-
-def run_job(job: Job) -> tuple[Job, Numbers]:
-    """For a pool of processes."""
-    return job, EXPERIMENTS[job.experiment](job.repetition)
+EXPERIMENTS: Mapping[str, Experiment] = experiments()

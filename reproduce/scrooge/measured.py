@@ -7,27 +7,16 @@ that differ most in price.
 """
 
 import csv
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
-from reproduce.claims import UNSAID, Claim, Claims, Job, Numbers
+from reproduce.claims import Experiment, Paper
 from reproduce.scrooge.applications import APPLICATIONS, CPU, PRICES, V100, Application
-from reproduce.scrooge.experiments import (
-    ALONE,
-    BASELINES,
-    DURATION_S,
-    FORESIGHT,
-    HEADROOMS,
-    NEXUS,
-    OURS,
-    experiment_of,
-    name_of,
-)
+from reproduce.scrooge.experiments import DURATION_S, compared_conditions, experiments_of
 from reproduce.scrooge.profiles import Measured
-from reproduce.scrooge.runs import Conditions
-from reproduce.scrooge.stated import equal_cost
+from reproduce.scrooge.stated import comparison
 
 T4 = "T4"
 MEASURED_PRICES: Mapping[str, float] = {V100: PRICES[V100], T4: 0.526, CPU: PRICES[CPU]}
@@ -73,45 +62,15 @@ def applications_of(path: Path) -> dict[str, Application]:
     return found
 
 
-def conditions_of() -> list[tuple[str, Conditions]]:
-    """(policy, conditions) that each application is run under."""
-    usual = Conditions()
-    found = [(policy, usual) for policy in (OURS, *BASELINES, FORESIGHT)]
-    return found + [(NEXUS, replace(usual, headroom=headroom)) for headroom in HEADROOMS]
-
-
 @cache
-def experiments_of(path: Path, duration_s: float = DURATION_S) -> Mapping[str, Callable[[int], Numbers]]:
-    """By name. Raises: as `read_networks`."""
-    return {
-        name_of(name, policy, conditions): experiment_of(application, policy, conditions, duration_s)
-        for name, application in applications_of(path).items()
-        for policy, conditions in conditions_of()
-    }
+def paper_of(path: Path, duration_s: float = DURATION_S) -> Paper:
+    """The comparison with these networks. The paper says nothing of them; what is asked is what is asked with its own.
 
-
-def run_job(path: Path, job: Job) -> tuple[Job, Numbers]:
-    """For a pool of processes, each of which reads the file once."""
-    return job, experiments_of(path)[job.experiment](job.repetition)
-
-
-def statements(repetitions: list[Numbers]) -> list[Claim]:
-    """The paper says nothing of these networks; what is asked is what is asked with its own."""
-    claims = Claims(repetitions)
-    usual = Conditions()
-    for name in (f"{one}, measured" for one in NETWORKS):
-        ours, alone = name_of(name, OURS, usual), name_of(name, ALONE, usual)
-        claims.say("4.2", f"{name}: frames in time", UNSAID, f"{ours}/finish", least=0.98)
-        for policy in BASELINES:
-            claims.say("4.2", f"{name}: frames in time, {policy}", UNSAID, f"{name_of(name, policy, usual)}/finish")
-        what = f"{name}: cost of {NEXUS} / ours, as many frames in time"
-        claims.say("4.2", what, UNSAID, equal_cost(name), least=1.16)
-        claims.say("4.4", f"{name}: cost of {ALONE} / ours", UNSAID, _ratio(alone, ours), least=1.1)
-        best = name_of(name, FORESIGHT, usual)
-        what = f"{name}: cost / who knows every second beforehand"
-        claims.say(UNSAID, what, UNSAID, _ratio(ours, best), most=1.1)
-    return claims.found
-
-
-def _ratio(above: str, below: str) -> Callable[[Numbers], float]:
-    return lambda numbers: numbers[f"{above}/cost"] / numbers[f"{below}/cost"]
+    Raises: as `read_networks`.
+    """
+    experiments: dict[str, Experiment] = {}
+    applications = applications_of(path)
+    for application in applications.values():
+        experiments |= experiments_of(application, compared_conditions(), duration_s)
+    remark = f"The cluster and its clients are emulated; run times are those of {path.name}."
+    return Paper(experiments, partial(comparison, applications=[*applications]), remark)

@@ -31,8 +31,6 @@ class Figures:
     loads: int
     windows: Mapping[int, tuple[int, int]]
     """Second → frames sent, frames in time (SC-28)."""
-    batch: Mapping[str, float]
-    """By stage, in the mean."""
 
     @property
     def finish(self) -> float:
@@ -128,7 +126,6 @@ class _Run:
             counts = windows.setdefault(sent.at_ns // NS_PER_S, [0, 0])
             counts[0] += 1
             counts[1] += is_in_time
-        lines = self._service.lines
         return Figures(
             frames=len(self._service.ends),
             in_time=sum(is_in_time for _, is_in_time in self._service.ends),
@@ -137,7 +134,6 @@ class _Run:
             plans=self._plans,
             loads=self._service.loads,
             windows={second: (sent, done) for second, (sent, done) in sorted(windows.items())},
-            batch={name: line.ran / max(1, line.batches) for name, line in lines.items()},
         )
 
 

@@ -58,8 +58,6 @@ class Line:
     instances: list[Instance] = field(default_factory=list)
     behind_ns: int = 0
     timer_ns: int | None = None
-    items: int = 0
-    """That came."""
     batches: int = 0
     ran: int = 0
 
@@ -96,7 +94,6 @@ class Service:
         self._since_ns = 0
         self.cost = self.rented = 0.0
         self.loads = 0
-        self.under_way = 0
         self.ends: list[tuple[Sent, bool]] = []
         """Of every frame: whether it was in time."""
 
@@ -104,12 +101,10 @@ class Service:
 
     def take(self, sent: Sent) -> None:
         """A frame has come."""
-        self.under_way += 1
         self._join(Frame(sent, sent.at_ns + self._slo_ns), self._application.root, 1)
 
     def _join(self, frame: Frame, stage: str, count: int) -> None:
         line = self.lines[stage]
-        line.items += count
         line.waiting.extend([(frame, self._agenda.now_ns)] * count)
         self._serve(stage)
 
@@ -133,7 +128,6 @@ class Service:
             self._end(frame)
 
     def _end(self, frame: Frame) -> None:
-        self.under_way -= 1
         self.ends.append((frame.sent, not frame.dropped and self._agenda.now_ns <= frame.deadline_ns))
 
     # -- batches -------------------------------------------------------------------------------------------------------

@@ -5,17 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from reproduce.claims import by_repetition, jobs_of
-from reproduce.run import reproduce
-from reproduce.scrooge.measured import (
-    NETWORKS,
-    T4,
-    applications_of,
-    experiments_of,
-    read_networks,
-    run_job,
-    statements,
-)
+from reproduce.__main__ import main
+from reproduce.claims import UNSAID
+from reproduce.scrooge.measured import NETWORKS, T4, applications_of, paper_of, read_networks
 
 pytestmark = pytest.mark.nightly("experiments of the papers")
 
@@ -57,37 +49,23 @@ def test_measured_profiles_offer_only_measured_batches_and_shares(tmp_path: Path
 
 def test_measured_experiments_give_every_claimed_number(tmp_path: Path) -> None:
     """Two seconds of each."""
-    path = written(tmp_path / "blocks.csv")
-    made = experiments_of(path, 2.0)
-    results = [(job, made[job.experiment](job.repetition)) for job in jobs_of([*made], 1)]
-    claims = statements(by_repetition(results))
-    assert len(claims) == 3 * 7
+    made = paper_of(written(tmp_path / "blocks.csv"), 2.0)
+    numbers = {name: value for experiment in made.experiments.values() for name, value in experiment(1).items()}
+    claims = made.statements([numbers])
     assert sum(claim.holds is not None for claim in claims) == 3 * 4
-
-
-def test_measured_job_reads_the_profile_file_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from reproduce.scrooge import measured
-
-    path = written(tmp_path / "blocks.csv")
-    made = experiments_of(path, 1.0)
-    monkeypatch.setattr(measured, "experiments_of", lambda given: made if given == path else {})
-    (job, *_) = jobs_of([*made], 1)
-    assert run_job(path, job)[0] == job
+    assert all(claim.paper == UNSAID for claim in claims)
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [("model,gpu\n", "needs the columns"), ("model,gpu,mps_share,batch,total_us\n", "has no")],
 )
-def test_malformed_profile_file_is_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_malformed_profile_file_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
     path = tmp_path / "other.csv"
     path.write_text(text)
     with pytest.raises(ValueError, match=said):
         read_networks(path)
-    with pytest.raises(ValueError, match=said):
-        reproduce("scrooge", 1, reference=False, as_json=True, profiles=path)
-
-
-def test_profiles_option_is_refused_for_other_papers(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="--profiles: goes with"):
-        reproduce("band", 1, reference=False, as_json=True, profiles=tmp_path)
+    assert main(["scrooge", "--repetitions", "1", "--profiles", str(path)]) == 2
+    assert said in capsys.readouterr().err

@@ -1,25 +1,20 @@
 """The experiments of Jellyfish and ARISE: short runs of them, and what is made of their numbers."""
 
-from collections import defaultdict
 from itertools import pairwise
 
 import pytest
 
 from appliance.lab.scenario import parse_scenario
 from appliance.lab.simulation import simulate
-from reproduce.arise import experiments as arise
-from reproduce.arise.stated import statements as stated_by_arise
-from reproduce.claims import Claims, Job, by_repetition, jobs_of
-from reproduce.jellyfish import experiments as jellyfish
-from reproduce.jellyfish.stated import statements as stated_by_jellyfish
-from reproduce.jellyfish.zoo import run_ms
+from reproduce import arise, jellyfish
+from reproduce.claims import Claims, over
 
 
 def test_jellyfish_run_times_are_those_of_the_paper() -> None:
-    assert run_ms(128, 1) == pytest.approx(23.0, rel=0.02)
-    assert run_ms(128, 4) == pytest.approx(32.0, rel=0.02)
-    assert 3 / run_ms(224, 3) * 1000 == pytest.approx(90, rel=0.03)
-    assert 1 / run_ms(416, 1) * 1000 == pytest.approx(32, rel=0.03)
+    assert jellyfish.run_ms(128, 1) == pytest.approx(23.0, rel=0.02)
+    assert jellyfish.run_ms(128, 4) == pytest.approx(32.0, rel=0.02)
+    assert 3 / jellyfish.run_ms(224, 3) * 1000 == pytest.approx(90, rel=0.03)
+    assert 1 / jellyfish.run_ms(416, 1) * 1000 == pytest.approx(32, rel=0.03)
 
 
 def test_jellyfish_policies_are_compared_on_equal_sessions() -> None:
@@ -61,8 +56,8 @@ def test_arise_sum_of_loads_bounds_the_served_clients() -> None:
     served = {f"{name}/{one}/served": 4.0 for name, setting in arise.SETTINGS.items() for one in setting.policies}
     keys = ("windows", "like_windows", "interval", "batch", "idle")
     rest = {f"{name}/{one}/{key}": 1.0 for name, s in arise.SETTINGS.items() for one in s.policies for key in keys}
-    bounds = [one for one in stated_by_arise([{**rest, **served}]) if "sum of loads" in one.what]
-    assert [one.ours.mean for one in bounds] == pytest.approx([value / 4.0 for value in found.values()])
+    bounds = [one for one in arise.PAPER.statements([{**rest, **served}]) if "sum of loads" in one.what]
+    assert [one.ours and one.ours.mean for one in bounds] == pytest.approx([value / 4.0 for value in found.values()])
 
 
 def test_short_runs_of_jellyfish_and_arise_give_their_numbers() -> None:
@@ -92,34 +87,35 @@ def test_claims_state_their_bound_and_whether_they_hold() -> None:
     claims = Claims([{"a": 1.0, "b": 4.0}, {"a": 3.0, "b": 4.0}])
     claims.say("1", "a", "–", "a", least=2.0)
     claims.say("1", "a / b", "–", lambda one: one["a"] / one["b"], most=0.4)
-    claims.say("1", "b", "4", "b")
-    assert [claim.holds for claim in claims.found] == [True, False, None]
-    assert [claim.asked for claim in claims.found] == [">= 2", "<= 0.4", ""]
+    claims.say("1", "b", "4", "b", basis="fitted")
+    claims.say("1", "b / 0", "4", over("b", lambda one: 0.0), least=1.0)
+    assert [claim.holds for claim in claims.found] == [True, False, None, None]
+    assert [claim.asked for claim in claims.found] == [">= 2", "<= 0.4", "", ">= 1"]
     assert claims.found[1].document()["ours"][0] == 0.5
+    assert claims.found[2].document()["basis"] == "fitted"
+    assert claims.found[3].document()["ours"] is None
 
 
 @pytest.mark.parametrize("paper", ["arise", "jellyfish"])
 def test_statements_need_only_numbers_of_the_experiments(paper: str) -> None:
-    experiments = arise.EXPERIMENTS if paper == "arise" else jellyfish.EXPERIMENTS
-    jobs = jobs_of([*experiments], 2)
-    assert len(jobs) == 2 * len(experiments)
-    numbers = by_repetition([(job, _numbers(paper, job)) for job in jobs])
-    found = (stated_by_arise if paper == "arise" else stated_by_jellyfish)(numbers)
+    made = {"arise": arise.PAPER, "jellyfish": jellyfish.PAPER}[paper]
+    numbers = {name: value for experiment in made.experiments for name, value in _numbers(paper, experiment).items()}
+    found = made.statements([numbers, numbers])
     assert any(claim.holds is not None for claim in found)
     assert len({claim.what for claim in found}) == len(found)
 
 
-def _numbers(paper: str, job: Job) -> dict[str, float]:
+def _numbers(paper: str, experiment: str) -> dict[str, float]:
     """As an experiment of this name would give them, all 1."""
     if paper == "arise":
-        name, _, policy = job.experiment.rpartition(" ")
+        name, _, policy = experiment.rpartition(" ")
         keys = ("served", "windows", "like_windows", "interval", "drop", "batch", "idle", "removals")
         return {f"{name}/{policy}/{key}": 1.0 for key in keys}
-    kind, first, second, *rest = job.experiment.split(" ", 3)
+    kind, first, second, *rest = experiment.split(" ", 3)
     at = {
         "grid": lambda: f"synthetic/{first}/{second}/{rest[0]}/{jellyfish.OURS}",
         "compare": lambda: f"{first}/{second}/15/4/{rest[0]}",
         "ablation": lambda: f"{first}/{second}/15/4/{rest[0]}",
         "mixed": lambda: f"lte/mixed/{first}/{' '.join((second, *rest))}",
     }[kind]()
-    return defaultdict(float, {f"{at}/{key}": 1.0 for key in ("missed", "accuracy", "busy", "p50", "p99")})
+    return {f"{at}/{key}": 1.0 for key in ("missed", "accuracy", "busy", "p50", "p99")}

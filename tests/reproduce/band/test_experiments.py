@@ -7,14 +7,15 @@ import pytest
 
 from reproduce.band.beliefs import CALM, Knowledge
 from reproduce.band.contention import ALONE_MS, FOUR_MS, Call, in_time
-from reproduce.band.experiments import EXPERIMENTS, distream_setup, eagleeye_setup, jobs
+from reproduce.band.experiments import distream_setup, eagleeye_setup, npu_lost
 from reproduce.band.fit import CPU_GPU_FPS, FIXED_FPS, MAX_PARTITION_FPS, measured
 from reproduce.band.frames import DISTREAM, EAGLEEYE, Frame, Task, frames
 from reproduce.band.makespan import bound_ms
 from reproduce.band.phone import CPUS, DSP, FITTED, GPU, NPU, Phone, deepeye, eagleeye
 from reproduce.band.runs import Video, play
-from reproduce.band.stated import by_repetition, statements
+from reproduce.band.stated import statements
 from reproduce.band.systems import SYSTEMS, Setup, System, device
+from reproduce.claims import Estimate
 
 pytestmark = pytest.mark.nightly("experiments of the papers")
 
@@ -109,7 +110,7 @@ def test_affinity_makespan_comes_near_the_bound() -> None:
 def test_lost_npu_loses_no_answer() -> None:
     """The NPU is away for 7 s under full load: nothing runs there meanwhile, what ran breaks off and is run
     elsewhere."""
-    found = EXPERIMENTS["npu_lost"](7)
+    found = npu_lost(7)
     assert (found["lost/answers lost"], found["lost/answers doubled"], found["lost/npu runs meanwhile"]) == (0, 0, 0)
     assert found["lost/runs broken off"] == 1
     assert found["lost/meanwhile"] < found["lost/before"]
@@ -156,24 +157,15 @@ def test_statements_place_every_number_of_the_experiments() -> None:
     found = statements([Numbers(), Numbers({"eagleeye/band": 10.0})])
     by_what = {one.what: one for one in found}
     ratio = by_what["EagleEye: band / fixed"]
+    assert ratio.ours is not None
     assert ratio.ours.mean == pytest.approx((1 + 5) / 2)
     assert ratio.holds is False
     assert ratio.document()["basis"] == "predicted"
-    assert by_what["EagleEye, frames/s, fixed"].basis == "fitted"
+    assert by_what["EagleEye, frames/s, fixed"].beside["basis"] == "fitted"
     assert by_what["EagleEye, frames/s, fixed"].holds is None
-    at_most = by_what["SLO 2 × P99, one camera: band / fixed"].ceiling
-    assert at_most is not None
-    assert at_most.mean == pytest.approx(1)
-    assert ratio.ceiling is None
+    assert by_what["SLO 2 × P99, one camera: band / fixed"].beside["at_most"] == Estimate(1.0, 0.0)
+    assert ratio.beside["at_most"] is None
     assert len(by_what) == len(found)
-
-
-def test_experiment_numbers_are_merged_by_repetition() -> None:
-    asked = jobs(2)
-    assert len(asked) == 2 * len(EXPERIMENTS)
-    merged = by_repetition((job, {job.experiment: float(job.repetition)}) for job in asked)
-    assert [set(one) for one in merged] == [set(EXPERIMENTS)] * 2
-    assert {*merged[0].values()} == {1.0}
 
 
 def test_first_fallback_position_sets_the_first_stretch_share() -> None:
