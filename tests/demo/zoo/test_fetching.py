@@ -12,7 +12,7 @@ import pytest
 
 from appliance.demo.zoo import ZooModel, as_archive
 from appliance.demo.zoo.cache import Cache, Progress
-from appliance.demo.zoo.catalogue import Client
+from appliance.demo.zoo.catalogue import Carrier
 from appliance.demo.zoo.errors import RegistryUnreachable
 from appliance.demo.zoo.fetching import fetch
 from appliance.demo.zoo.media import cut_line, cut_square, pieces, speech_in, with_sign
@@ -33,8 +33,8 @@ def silent(what: str, done: int, total: int | None) -> None:
 class Offline:
     """No registry answers."""
 
-    def download(self, client: Client, package: str, version: str, size_bytes: int, folder: Path) -> Path:
-        raise RegistryUnreachable(carrier=f"{package} {version}", client=client, reason="refused")
+    def download(self, carrier: Carrier, folder: Path) -> Path:
+        raise RegistryUnreachable("check the connection")
 
 
 def offline_packages(cache: Cache, progress: Progress) -> PackageCache:
