@@ -172,8 +172,8 @@ for number in itertools.count():
 
 @pytest.mark.usefixtures("processes")
 def test_package_cache_has_no_partial_folder_after_a_kill(tmp_path: Path) -> None:
-    """A process that fetches over and over and moves away what came is killed at ten instants; what it leaves is whole or
-    absent.
+    """A process that fetches over and over and moves away what came is killed at ten instants; what it leaves is whole
+    or absent.
     """
     root = Path(__file__).parents[3]
     for trial in range(10):
