@@ -6,18 +6,17 @@ Pure: it only draws. Fits 100 columns.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from appliance.demo.figures import Figures, Streamed, cost_s, items_per_frame, latencies
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from appliance.demo.figures import Figures, Streamed, latencies, mean
 from appliance.domain.states import JobState
 from appliance.terminal.screen import milliseconds, share
 from appliance.wire.box import MemoryShape
 from appliance.wire.catalogue import ApplicationShape
 from appliance.wire.jobs import JobShape
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.text import Text
 
 APPLICATIONS = "application|tenant|variant|req/s>|P50 ms>|P99 ms>|accuracy>|warm>|MB>|variants ready"
 PIPELINES = "pipeline|tenant|frames/s>|P50 ms>|P99 ms>|in time>|items/frame>|cost ms/frame>"
@@ -69,11 +68,8 @@ class Picture:
         return f"its import {job.state}: {job.error or job.message}"
 
 
-def drawn(picture: Picture, elapsed_s: float, now_ns: int, lines_max: int) -> "RenderableType":
+def drawn(picture: Picture, elapsed_s: float, now_ns: int, lines_max: int) -> RenderableType:
     """The picture for a terminal of `lines_max` lines: recognised things give way first, then streams."""
-    from rich.console import Group
-    from rich.text import Text
-
     applications, pipelines = picture.of(pipelines=False), picture.of(pipelines=True)
     minutes, seconds = divmod(int(elapsed_s), 60)
     rate = sum(one.rate_per_s(now_ns) for one in applications)
@@ -100,16 +96,12 @@ def drawn(picture: Picture, elapsed_s: float, now_ns: int, lines_max: int) -> "R
     return Group(*heading, *tables, *told[: max(0, room)], Text(""), footer)
 
 
-def _line(*parts: str | tuple[str, str]) -> "Text":
-    from rich.text import Text
-
+def _line(*parts: str | tuple[str, str]) -> Text:
     return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
 
 
-def _table(columns: str, rows: Iterable[Sequence["RenderableType"]]) -> "RenderableType":
+def _table(columns: str, rows: Iterable[Sequence[RenderableType]]) -> RenderableType:
     """The first column is bold; those that end with `>` are figures."""
-    from rich.table import Table
-
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold dim", expand=False)
     for column in columns.split("|"):
         table.add_column(column.rstrip(">"), justify="right" if column.endswith(">") else "left", no_wrap=True)
@@ -119,7 +111,7 @@ def _table(columns: str, rows: Iterable[Sequence["RenderableType"]]) -> "Rendera
     return table
 
 
-def _application(picture: Picture, figures: Figures, now_ns: int) -> "list[RenderableType]":
+def _application(picture: Picture, figures: Figures, now_ns: int) -> list[RenderableType]:
     name, memory = f"{figures.tenant}/{figures.name}", picture.memory
     resident = sum(build.bytes for build in memory.builds if name in build.applications) if memory else None
     return [
@@ -135,7 +127,7 @@ def _application(picture: Picture, figures: Figures, now_ns: int) -> "list[Rende
     ]
 
 
-def _progress(picture: Picture, figures: Figures) -> "Text":
+def _progress(picture: Picture, figures: Figures) -> Text:
     """How many of its variants are ready, and how far its import is."""
     name = (figures.tenant, figures.name)
     application, job = picture.applications.get(name), picture.jobs.get(name)
@@ -151,7 +143,7 @@ def _progress(picture: Picture, figures: Figures) -> "Text":
 
 def _pipeline(figures: Figures, now_ns: int) -> list[str]:
     window = figures.window(now_ns)
-    items, cost = items_per_frame(window), cost_s(window)
+    items, cost_s = mean([one.items for one in window]), mean([one.cost_s for one in window])
     return [
         figures.name,
         figures.tenant,
@@ -159,7 +151,7 @@ def _pipeline(figures: Figures, now_ns: int) -> list[str]:
         *map(milliseconds, latencies(window).values()),
         share(figures.in_time / figures.sent if figures.sent else None),
         "–" if items is None else f"{items:.1f}",
-        milliseconds(None if cost is None else 1000 * cost),
+        milliseconds(None if cost_s is None else 1000 * cost_s),
     ]
 
 

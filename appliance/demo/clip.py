@@ -34,14 +34,6 @@ class Clip:
 
     def run(self) -> None:
         """For ever; a session that ends is begun anew."""
-        while True:
-            device = self._joined()
-            try:
-                self._stream(device)
-            finally:
-                device.leave()
-
-    def _joined(self) -> Device:
         order = self._order
         while True:
             device = Device(
@@ -54,8 +46,8 @@ class Clip:
                 clock=self._clock,
             )
             try:
-                device.join()
-                return device
+                with device:
+                    self._stream(device)
             except (UnknownApplication, ModelUnavailable):
                 pause_s(WAIT_S)  # it is being imported
             except (ApplianceError, UnexpectedAnswer, OSError) as error:

@@ -6,6 +6,7 @@ Pure bookkeeping, fed by reports of device processes; time comes in as `now_ns`.
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from appliance.clock import NS_PER_S
@@ -112,12 +113,8 @@ class Figures:
 
     def window(self, now_ns: int) -> list[Seen]:
         """Answers of the last `WINDOW_NS`, oldest first."""
-        found: list[Seen] = []
-        for one in reversed(self.answered):
-            if now_ns - one.at_ns > WINDOW_NS:
-                break
-            found.append(one)
-        return found[::-1]
+        latest = takewhile(lambda one: now_ns - one.at_ns <= WINDOW_NS, reversed(self.answered))
+        return list(latest)[::-1]
 
     def rate_per_s(self, now_ns: int) -> float:
         """Answers a second over the window, or since its first one where that is shorter."""
@@ -129,7 +126,8 @@ class Figures:
         said: dict[str, Any] = {"name": self.name, "tenant": self.tenant}
         if self.is_pipeline:
             said |= {"frames": self.sent, "answered": self.ok, "in_time": self.in_time, **latencies(self.answered)}
-            said |= {"items_per_frame": items_per_frame(self.answered), "cost_s": cost_s(self.answered)}
+            said |= {"items_per_frame": mean([one.items for one in self.answered])}
+            said |= {"cost_s": mean([one.cost_s for one in self.answered])}
         else:
             said |= {"variant": self.variant or None, "requests": self.sent, "ok": self.ok, **latencies(self.answered)}
             said |= {"accuracy": self.accuracy}
@@ -152,14 +150,9 @@ def latencies(seen: Sequence[Seen]) -> dict[str, float | None]:
     return {"p50_ms": percentile(values, 0.5), "p99_ms": percentile(values, 0.99)}
 
 
-def items_per_frame(seen: Sequence[Seen]) -> float | None:
-    """The mean; None without frames."""
-    return sum(one.items for one in seen) / len(seen) if seen else None
-
-
-def cost_s(seen: Sequence[Seen]) -> float | None:
-    """The mean processor time of a frame; None without frames."""
-    return sum(one.cost_s for one in seen) / len(seen) if seen else None
+def mean(values: Sequence[float]) -> float | None:
+    """None without values."""
+    return sum(values) / len(values) if values else None
 
 
 def percentile(values: Sequence[float], share: float) -> float | None:

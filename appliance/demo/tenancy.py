@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from appliance.client import Client
+from appliance.demo.board import ENDED, Picture
 from appliance.demo.pipelines import DemoPipeline
 from appliance.demo.zoo import ZooModel, as_archive
 from appliance.domain.access import Role
@@ -75,6 +76,21 @@ class Tenancy:
             client.create_pipeline(order)
         except SloTooSmall as error:
             client.create_pipeline(order.model_copy(update={"latency_slo_ms": SLO_AT_LEAST * error.needs_ms}))
+
+    def look(self, picture: Picture) -> None:
+        """Bring up to date what the box says of itself."""
+        items = runs = 0
+        for tenant, client in self.clients.items():
+            picture.applications |= {(tenant, one.name): one for one in client.applications()}
+            known = [job for (owner, _), job in picture.jobs.items() if owner == tenant]
+            if not known or any(job.state not in ENDED for job in known):
+                newest_first = list(client.jobs())
+                picture.jobs |= {(tenant, job.model): job for job in reversed(newest_first)}
+            its_items, its_runs = client.computed()
+            items, runs = items + its_items, runs + its_runs
+        picture.memory = self.admin.memory()
+        done = [f"{one.name} {one.runs or 0} runs" for one in self.admin.processors() if one.state == "serving"]
+        picture.computed = "   ".join([*done, *([f"{items / runs:.2f} items a run"] if runs else [])])
 
     def bring(self, model: ZooModel) -> bool:
         """Upload the model as its tenant, unless the box has it; True when an import has begun.
