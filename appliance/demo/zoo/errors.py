@@ -11,8 +11,6 @@ class ZooError(Exception):
 class NotAvailable(ZooError):
     """A package cannot be had on this machine now."""
 
-    by_hand = "put the package file into the folder `downloads` of the cache by hand"
-
 
 class RegistryUnreachable(NotAvailable):
     """A registry does not answer, or the line broke; its other packages need not be asked for."""

@@ -17,8 +17,8 @@ import pytest
 
 from appliance.demo.zoo.cache import Cache
 from appliance.demo.zoo.catalogue import Carrier, Client
-from appliance.demo.zoo.clients import Downloader
 from appliance.demo.zoo.errors import NotAvailable, RegistryUnreachable
+from appliance.demo.zoo.package_cache import PackageCache
 from tests.harness.lacking import lacks_tools, skip_if
 
 pytestmark = pytest.mark.usefixtures("ports", "processes")
@@ -80,8 +80,8 @@ def empty(folder: Path) -> Path:
 def test_pip_downloads_a_wheel_with_progress(tmp_path: Path, pip_folder: Path) -> None:
     """The package comes by name and version, and the progress ends at its size."""
     seen: list[tuple[str, int, int | None]] = []
-    downloader = Downloader(Cache(tmp_path / "cache"), lambda *step: seen.append(step))
-    path = downloader.download(carrier(), empty(tmp_path / "in"))
+    packages = PackageCache(Cache(tmp_path / "cache"), lambda *step: seen.append(step))
+    path = packages.download(carrier(), empty(tmp_path / "in"))
     assert path.read_bytes() == (pip_folder / path.name).read_bytes()
     assert seen[-1] == ("tiny-carrier 1.0", 7_000, 7_000)
     assert all(total == 7_000 and 0 <= done <= 7_000 for _, done, total in seen)
@@ -89,21 +89,21 @@ def test_pip_downloads_a_wheel_with_progress(tmp_path: Path, pip_folder: Path) -
 
 def test_missing_version_is_told_apart_from_a_missing_registry(tmp_path: Path, pip_folder: Path) -> None:
     """The message says what to do."""
-    downloader = Downloader(Cache(tmp_path / "cache"), silent)
+    packages = PackageCache(Cache(tmp_path / "cache"), silent)
     with pytest.raises(NotAvailable, match=r"does not serve tiny-carrier 9\.9") as caught:
-        downloader.download(carrier("9.9"), empty(tmp_path / "in"))
+        packages.download(carrier("9.9"), empty(tmp_path / "in"))
     assert "by hand" in str(caught.value)
 
 
 @pytest.mark.usefixtures("nowhere")
 def test_unreachable_registry_is_asked_once(tmp_path: Path) -> None:
     """A clear error, and the next carrier of that registry fails without asking again."""
-    downloader = Downloader(Cache(tmp_path / "cache"), silent)
+    packages = PackageCache(Cache(tmp_path / "cache"), silent)
     with pytest.raises(RegistryUnreachable, match="check the connection"):
-        downloader.download(carrier(), empty(tmp_path / "in"))
+        packages.download(carrier(), empty(tmp_path / "in"))
     second = empty(tmp_path / "second")
     with pytest.raises(RegistryUnreachable, match="other-carrier"):
-        downloader.download(carrier(package="other-carrier"), second)
+        packages.download(carrier(package="other-carrier"), second)
     assert not list(second.iterdir()), "no client was started"
 
 
@@ -111,9 +111,9 @@ def test_unreachable_registry_is_asked_once(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("nowhere")
 def test_unreachable_npm_registry_is_recognised(tmp_path: Path) -> None:
     skip_if(lacks_tools({"npm": "npm"}))
-    downloader = Downloader(Cache(tmp_path / "cache"), silent)
+    packages = PackageCache(Cache(tmp_path / "cache"), silent)
     with pytest.raises(RegistryUnreachable, match="npm could not download"):
-        downloader.download(carrier("1.0.0", "@some/carrier", Client.NPM), empty(tmp_path / "in"))
+        packages.download(carrier("1.0.0", "@some/carrier", Client.NPM), empty(tmp_path / "in"))
 
 
 class Registry(BaseHTTPRequestHandler):
@@ -172,12 +172,12 @@ def npm_registry(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[No
 def test_npm_downloads_a_scoped_tarball(tmp_path: Path) -> None:
     """`npm pack` of a scoped package gives one tarball, and a version that is not there is not served."""
     skip_if(lacks_tools({"npm": "npm"}))
-    downloader = Downloader(Cache(tmp_path / "cache"), silent)
-    path = downloader.download(carrier("1.0.0", "@some/carrier", Client.NPM), empty(tmp_path / "in"))
+    packages = PackageCache(Cache(tmp_path / "cache"), silent)
+    path = packages.download(carrier("1.0.0", "@some/carrier", Client.NPM), empty(tmp_path / "in"))
     assert path.name == "some-carrier-1.0.0.tgz"
     assert path.read_bytes() == Registry.tarball
     with pytest.raises(NotAvailable, match="does not serve"):
-        downloader.download(carrier("2.0.0", "@some/carrier", Client.NPM), empty(tmp_path / "second"))
+        packages.download(carrier("2.0.0", "@some/carrier", Client.NPM), empty(tmp_path / "second"))
 
 
 def test_missing_npm_or_apt_is_an_error_with_the_remedy(
@@ -185,8 +185,8 @@ def test_missing_npm_or_apt_is_an_error_with_the_remedy(
 ) -> None:
     """Without npm the Node package is asked from pip, which has none here; without apt that part is skipped."""
     monkeypatch.setenv("PATH", str(empty(tmp_path / "bare")))
-    downloader = Downloader(Cache(tmp_path / "cache"), silent)
+    packages = PackageCache(Cache(tmp_path / "cache"), silent)
     with pytest.raises(NotAvailable, match=r"install Node\.js"):
-        downloader.download(carrier("1.0.0", "@some/carrier", Client.NPM), empty(tmp_path / "in"))
+        packages.download(carrier("1.0.0", "@some/carrier", Client.NPM), empty(tmp_path / "in"))
     with pytest.raises(NotAvailable, match="Debian"):
-        downloader.download(carrier("1.0", "some-doc", Client.APT), empty(tmp_path / "second"))
+        packages.download(carrier("1.0", "some-doc", Client.APT), empty(tmp_path / "second"))

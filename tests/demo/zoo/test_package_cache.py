@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -31,18 +31,26 @@ def carrier(content: bytes = CONTENT, client: Client = Client.PIP, name: str = "
     return Carrier("tiny", client, package, "1.0", 5_000, "MIT", "tiny/data/", files)
 
 
+@dataclass
 class Source:
-    """A downloader that has one package file, or none."""
+    """A registry that has one package file, or none."""
 
-    def __init__(self, content: bytes | None) -> None:
-        self.content = content
-        self.asked = 0
+    content: bytes | None
+    asked: int = 0
+
+
+class Packages(PackageCache):
+    """Asks that registry."""
+
+    def __init__(self, cache: Cache, source: Source, entry: Carrier) -> None:
+        super().__init__(cache, silent, {"tiny": entry})
+        self.source = source
 
     def download(self, carrier: Carrier, folder: Path) -> Path:
-        self.asked += 1
-        if self.content is None:
+        self.source.asked += 1
+        if self.source.content is None:
             raise RegistryUnreachable("refused")
-        return packed(folder / "tiny_carrier-1.0-py3-none-any.whl", self.content)
+        return packed(folder / "tiny_carrier-1.0-py3-none-any.whl", self.source.content)
 
 
 def packed(path: Path, content: bytes, name: str = "tiny/data/sub/model.bin") -> Path:
@@ -53,8 +61,7 @@ def packed(path: Path, content: bytes, name: str = "tiny/data/sub/model.bin") ->
 
 
 def packages(cache: Cache, source: Source, entry: Carrier | None = None) -> PackageCache:
-    table: Mapping[str, Carrier] = {"tiny": entry or carrier()}
-    return PackageCache(cache, silent, source, table)
+    return Packages(cache, source, entry or carrier())
 
 
 def test_package_file_with_the_right_hash_is_fetched_once(tmp_path: Path) -> None:
