@@ -29,7 +29,7 @@ def list_zoo(name: Name = "demo", as_json: Json = False) -> None:
 
     [dim]$[/dim] appliance zoo list small
     """
-    from appliance.demo.zoo.catalogue import BY_KEY, ZOOS
+    from appliance.demo.zoo.catalogue import BY_KEY, ZOOS, carriers_of
 
     recipes = ZOOS[checked(name)]
     if as_json:
@@ -54,7 +54,7 @@ def list_zoo(name: Name = "demo", as_json: Json = False) -> None:
         for r in recipes
     ]
     screen.show_table(("model", "tenant", "task", "carried by", "what to look at"), rows, "This zoo is empty.")
-    keys = sorted({key for recipe in recipes for key in (*recipe.carriers, *(recipe.media[0] if recipe.media else ()))})
+    keys = sorted(carriers_of(checked(name)))
     print(f"\nTo download: {screen.size(sum(BY_KEY[key].size_bytes for key in keys))}. Licences:")
     for key in keys:
         print(f"  {BY_KEY[key].title}: {BY_KEY[key].licence}")

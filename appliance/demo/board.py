@@ -1,265 +1,165 @@
-"""The live table: one frozen picture of the box, and how it looks on a terminal or as plain lines.
+"""The live table: what devices and the box told so far, and how it looks on a terminal.
 
 Pure: it only draws. Fits 100 columns.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
-from appliance.terminal.screen import count, milliseconds, share
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
+from appliance.demo.figures import Figures, Streamed, latencies, mean
+from appliance.domain.states import JobState
+from appliance.terminal.screen import milliseconds, share
+from appliance.wire.box import MemoryShape
+from appliance.wire.catalogue import ApplicationShape
+from appliance.wire.jobs import JobShape
 
+APPLICATIONS = "application|tenant|variant|req/s>|P50 ms>|P99 ms>|accuracy>|warm>|MB>|variants ready"
+PIPELINES = "pipeline|tenant|frames/s>|P50 ms>|P99 ms>|in time>|items/frame>|cost ms/frame>"
+STREAMS = "stream|promised|kept>|sent>|in time>|session"
 BAR_CELLS = 12
+STAGE_CHARACTERS = 12
 FIXED_LINES = 10
 """Heading, table heading, footer and the empty lines between."""
+ENDED = (JobState.DONE, JobState.FAILED, JobState.CANCELLED)
+
+Name = tuple[str, str]
+"""(tenant, application)"""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One application in the table; None where there is nothing to say yet."""
-
-    application: str
-    tenant: str
-    variant: str
-    rate_per_s: float
-    p50_ms: float | None
-    p99_ms: float | None
-    accuracy: float | None
-    warm_share: float | None
-    resident_bytes: int | None
-    """Bytes of its variants in memory now; 0: none is."""
-    variants_ready: int
-    import_percent: float | None
-    """Progress of its import; None: it has ended, or was done in an earlier run."""
-    import_stage: str
-    trouble: str = ""
-    """Why it does not answer, or why its import failed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Streamed:
-    """What a device with a session was promised, and in how many of the stretches of 10 s that are over it was kept."""
-
-    application: str
-    promised: str
-    state: str
-    windows: int
-    kept: int
-    captured: int
-    sent: int
-    in_time: int
-
-
-@dataclass(frozen=True, slots=True)
-class Framed:
-    """One pipeline; None where there is nothing to say yet."""
-
-    pipeline: str
-    tenant: str
-    rate_fps: float
-    p50_ms: float | None
-    p99_ms: float | None
-    in_time: float | None
-    """Share of all frames."""
-    items_per_frame: float | None
-    cost_ms: float | None
-    """Processor time of a frame."""
-    trouble: str = ""
-
-    def cells(self) -> tuple[str, ...]:
-        return (
-            f"{self.rate_fps:.1f}",
-            milliseconds(self.p50_ms),
-            milliseconds(self.p99_ms),
-            share(self.in_time),
-            "–" if self.items_per_frame is None else f"{self.items_per_frame:.1f}",
-            milliseconds(self.cost_ms),
-        )
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Picture:
-    """Everything on the screen at one instant."""
+    """The figures of all applications and pipelines, and what the box last said about itself."""
 
-    elapsed_s: float
-    rows: tuple[Row, ...]
-    recognised: tuple[tuple[str, str], ...]
-    """(application or pipeline, what it told about real inputs)."""
-    resident_bytes: int
-    budget_bytes: int
-    runs: tuple[tuple[str, int], ...]
-    """Of each processor that takes runs, by name."""
-    items_per_run: float | None
+    figures: Sequence[Figures]
     url: str
-    key_file: str
-    streamed: tuple[Streamed, ...] = ()
-    framed: tuple[Framed, ...] = ()
+    key_file: Path
+    applications: dict[Name, ApplicationShape] = field(default_factory=dict)
+    jobs: dict[Name, JobShape] = field(default_factory=dict)
+    """The newest import of each model; models are named like their applications here."""
+    memory: MemoryShape | None = None
+    computed: str = ""
+    """What the processors have done so far."""
 
-    def computed(self) -> str:
-        """What the processors have done so far."""
-        runs = "   ".join(f"{name} {number} runs" for name, number in self.runs)
-        return runs if self.items_per_run is None else f"{runs}   {self.items_per_run:.2f} items a run"
+    def of(self, *, pipelines: bool) -> list[Figures]:
+        """Those of the applications, or of the pipelines."""
+        return [one for one in self.figures if one.is_pipeline == pipelines]
 
-    def memory(self) -> str:
-        return f"in memory {_megabytes(self.resident_bytes)} of {_megabytes(self.budget_bytes)} MB"
+    def serves(self, tenant: str, application: str) -> bool:
+        """Whether it has a variant that answers, as the box last said."""
+        known = self.applications.get((tenant, application))
+        return known is not None and known.available
 
-    def troubles(self) -> Iterator[str]:
-        """What is wrong, a line each."""
-        yield from (f"{row.application}: {row.trouble}" for row in self.rows if row.trouble)
-        yield from (f"{one.pipeline}: {one.trouble}" for one in self.framed if one.trouble)
+    def is_settled(self, figures: Figures) -> bool:
+        """Whether the application answers with a variant whose accuracy is known, or never will."""
+        job = self.jobs.get((figures.tenant, figures.name))
+        has_ended = job is not None and job.state in ENDED and (figures.ok > 0 or job.state is not JobState.DONE)
+        return figures.accuracy is not None or has_ended
+
+    def trouble(self, figures: Figures) -> str:
+        """Why it does not answer, or why its import failed."""
+        job = self.jobs.get((figures.tenant, figures.name))
+        if figures.ok or figures.trouble or job is None or job.state not in (JobState.FAILED, JobState.CANCELLED):
+            return figures.trouble
+        return f"its import {job.state}: {job.error or job.message}"
 
 
-def drawn(picture: Picture, lines_max: int = 50) -> "RenderableType":
+def drawn(picture: Picture, elapsed_s: float, now_ns: int, lines_max: int) -> RenderableType:
     """The picture for a terminal of `lines_max` lines: recognised things give way first, then streams."""
-    from rich.console import Group
-    from rich.text import Text
-
-    minutes, seconds = divmod(int(picture.elapsed_s), 60)
-    rate = sum(row.rate_per_s for row in picture.rows)
-    heading = Text.assemble(
-        ("edge appliance", "bold"),
-        f"   {minutes}:{seconds:02d}   {rate:.0f} answers/s   {picture.memory()}\n",
-        (picture.computed(), "dim"),
-        no_wrap=True,
-        overflow="ellipsis",
-    )
+    applications, pipelines = picture.of(pipelines=False), picture.of(pipelines=True)
+    minutes, seconds = divmod(int(elapsed_s), 60)
+    rate = sum(one.rate_per_s(now_ns) for one in applications)
+    used, budget = (picture.memory.used_bytes, picture.memory.budget_bytes) if picture.memory else (0, 0)
+    done = f"   {minutes}:{seconds:02d}   {rate:.0f} answers/s   in memory {_mb(used)} of {_mb(budget)} MB"
+    heading = [_line(("edge appliance", "bold"), done), _line((picture.computed, "dim")), Text("")]
     footer = Text(
         f"API and docs  {picture.url}/docs\nadmin key     {picture.key_file}\n"
         "ms: as devices see it, over HTTP, last 10 s · warm: found in memory · Ctrl-C ends",
         overflow="fold",
         style="dim",
     )
-    lines: list[RenderableType] = [heading, Text(""), _applications(picture), Text("")]
-    room = lines_max - FIXED_LINES - len(picture.rows)
-    for rows, table in ((len(picture.framed), _pipelines), (len(picture.streamed), _streams)):
-        if 0 < rows <= room - 2:
-            lines += [table(picture), Text("")]
-            room -= rows + 2
-    told = [Text(trouble, style="red", no_wrap=True, overflow="ellipsis") for trouble in picture.troubles()]
-    for name, words in picture.recognised:
-        told.append(Text.assemble((f"{name:<16} ", "bold"), words, no_wrap=True, overflow="ellipsis"))
-    return Group(*lines, *told[: max(0, room)], Text(""), footer)
+    tables = [_table(APPLICATIONS, [_application(picture, one, now_ns) for one in applications]), Text("")]
+    room = lines_max - FIXED_LINES - len(applications)
+    streams = [_stream(one.streamed) for one in applications if one.streamed]
+    for columns, rows in ((PIPELINES, [_pipeline(one, now_ns) for one in pipelines]), (STREAMS, streams)):
+        if 0 < len(rows) <= room - 2:
+            tables += [_table(columns, rows), Text("")]
+            room -= len(rows) + 2
+    told = [_line((f"{one.name}: {trouble}", "red")) for one in picture.figures if (trouble := picture.trouble(one))]
+    for one in (*pipelines, *applications):
+        if one.recognised:
+            told.append(_line((f"{one.name:<16} ", "bold"), "   ".join(list(one.recognised)[:-3:-1])))
+    return Group(*heading, *tables, *told[: max(0, room)], Text(""), footer)
 
 
-def _table(columns: Iterable[dict[str, Any]], rows: Iterable[tuple[Any, ...]]) -> "RenderableType":
-    """Columns as rich describes them; the first is bold, those without a width are figures."""
-    from rich.table import Table
+def _line(*parts: str | tuple[str, str]) -> Text:
+    return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
 
+
+def _table(columns: str, rows: Iterable[Sequence[RenderableType]]) -> RenderableType:
+    """The first column is bold; those that end with `>` are figures."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold dim", expand=False)
-    for number, options in enumerate(columns):
-        side = "left" if {"max_width", "min_width"} & options.keys() else "right"
-        table.add_column(**{"justify": side, "no_wrap": True, "style": "" if number else "bold", **options})
+    for column in columns.split("|"):
+        table.add_column(column.rstrip(">"), justify="right" if column.endswith(">") else "left", no_wrap=True)
+    table.columns[0].style = "bold"
     for row in rows:
         table.add_row(*row)
     return table
 
 
-def _figures(*headings: str) -> list[dict[str, Any]]:
-    return [{"header": heading} for heading in headings]
-
-
-NAMED = {"header": "tenant", "max_width": 10}
-
-
-def _applications(picture: Picture) -> "RenderableType":
-    columns = [
-        {"header": "application", "max_width": 16},
-        NAMED,
-        {"header": "variant", "max_width": 14, "min_width": 9},
-        *_figures("req/s", "P50 ms", "P99 ms", "accuracy", "warm", "MB"),
-        {"header": "variants ready", "min_width": 24, "max_width": 26},
+def _application(picture: Picture, figures: Figures, now_ns: int) -> list[RenderableType]:
+    name, memory = f"{figures.tenant}/{figures.name}", picture.memory
+    resident = sum(build.bytes for build in memory.builds if name in build.applications) if memory else None
+    return [
+        figures.name,
+        figures.tenant,
+        figures.variant or "–",
+        f"{figures.rate_per_s(now_ns):.1f}" if figures.ok else "–",
+        *map(milliseconds, latencies(figures.window(now_ns)).values()),
+        share(figures.accuracy),
+        f"{figures.warm / figures.ok:.0%}" if figures.ok else "–",
+        "–" if resident is None else _mb(resident),
+        _progress(picture, figures),
     ]
-    rows = (
-        (
-            row.application,
-            row.tenant,
-            row.variant or "–",
-            f"{row.rate_per_s:.1f}" if row.variant else "–",
-            milliseconds(row.p50_ms),
-            milliseconds(row.p99_ms),
-            share(row.accuracy),
-            "–" if row.warm_share is None else f"{row.warm_share:.0%}",
-            "–" if row.resident_bytes is None else _megabytes(row.resident_bytes),
-            _progress(row),
-        )
-        for row in picture.rows
-    )
-    return _table(columns, rows)
 
 
-def _progress(row: Row) -> "RenderableType":
-    from rich.text import Text
-
-    if row.trouble:
-        return Text("! see below", style="red")
-    if row.import_percent is None:
-        return Text(f"{row.variants_ready}", style="green")
-    filled = round(BAR_CELLS * row.import_percent / 100)
-    return Text.assemble(
-        f"{row.variants_ready} ",
-        ("━" * filled, "cyan"),
-        ("━" * (BAR_CELLS - filled), "bright_black"),
-        (f" {row.import_stage or 'waits'}", "dim"),
-        no_wrap=True,
-        overflow="ellipsis",
-    )
+def _progress(picture: Picture, figures: Figures) -> Text:
+    """How many of its variants are ready, and how far its import is."""
+    name = (figures.tenant, figures.name)
+    application, job = picture.applications.get(name), picture.jobs.get(name)
+    ready = str(len(application.variants) if application else 0)
+    if picture.trouble(figures):
+        return _line(("! see below", "red"))
+    if job is None or job.state in ENDED:
+        return _line((ready, "green"))
+    filled = round(BAR_CELLS * job.percent / 100)
+    bar = ("━" * filled, "cyan"), ("━" * (BAR_CELLS - filled), "bright_black")
+    return _line(f"{ready} ", *bar, (f" {job.stage or 'waits'}"[:STAGE_CHARACTERS], "dim"))
 
 
-def _streams(picture: Picture) -> "RenderableType":
-    columns = [
-        {"header": "stream", "max_width": 16},
-        {"header": "promised", "max_width": 24},
-        *_figures("kept", "sent", "in time"),
-        {"header": "session", "max_width": 10},
+def _pipeline(figures: Figures, now_ns: int) -> list[str]:
+    window = figures.window(now_ns)
+    items, cost_s = mean([one.items for one in window]), mean([one.cost_s for one in window])
+    return [
+        figures.name,
+        figures.tenant,
+        f"{figures.rate_per_s(now_ns):.1f}",
+        *map(milliseconds, latencies(window).values()),
+        share(figures.in_time / figures.sent if figures.sent else None),
+        "–" if items is None else f"{items:.1f}",
+        milliseconds(None if cost_s is None else 1000 * cost_s),
     ]
-    rows = (
-        (
-            one.application,
-            one.promised,
-            f"{one.kept} of {one.windows}" if one.windows else "–",
-            f"{one.sent} of {one.captured}",
-            share(one.in_time / one.sent) if one.sent else "–",
-            one.state,
-        )
-        for one in picture.streamed
-    )
-    return _table(columns, rows)
 
 
-def _pipelines(picture: Picture) -> "RenderableType":
-    figures = _figures("frames/s", "P50 ms", "P99 ms", "in time", "items/frame", "cost ms/frame")
-    rows = ((one.pipeline, one.tenant, *one.cells()) for one in picture.framed)
-    return _table([{"header": "pipeline", "max_width": 16}, NAMED, *figures], rows)
+def _stream(one: Streamed) -> list[str]:
+    kept = f"{one.kept} of {one.windows}" if one.windows else "–"
+    in_time = share(one.in_time / one.sent if one.sent else None)
+    return [one.application, one.promised, kept, f"{one.sent} of {one.captured}", in_time, one.state]
 
 
-def in_lines(picture: Picture) -> Iterator[str]:
-    """The picture for a log file: a line an application."""
-    applications = count(len(picture.rows), "application")
-    yield f"{picture.elapsed_s:6.0f} s  {applications}, {picture.memory()}   {picture.computed()}"
-    for row in picture.rows:
-        told = "no answer yet"
-        if row.variant:
-            told = f"{row.rate_per_s:.1f}/s P50 {milliseconds(row.p50_ms)} P99 {milliseconds(row.p99_ms)} ms "
-            told += f"accuracy {share(row.accuracy)} variant {row.variant}"
-        if row.import_percent is not None:
-            told += f" · import {row.import_percent:.0f} % {row.import_stage}".rstrip()
-        yield _line(f"{row.tenant}/{row.application}", told, row.trouble)
-    for one in picture.framed:
-        rate, p50, p99, in_time, items, cost = one.cells()
-        told = f"{rate} frames/s P50 {p50} P99 {p99} ms in time {in_time} items a frame {items} cost a frame {cost} ms"
-        yield _line(f"{one.tenant}/{one.pipeline}", told, one.trouble)
-    for stream in picture.streamed:
-        told = f"promised {stream.promised}: {stream.state}, kept {stream.kept} of {stream.windows}, "
-        told += f"sent {stream.sent} of {stream.captured}, {stream.in_time} in time"
-        yield _line(f"a stream to {stream.application}", told)
-
-
-def _line(name: str, told: str, trouble: str = "") -> str:
-    return f"    {name:<24} {told}" + (f" · {trouble}" if trouble else "")
-
-
-def _megabytes(size_bytes: int) -> str:
+def _mb(size_bytes: int) -> str:
     return f"{size_bytes / 1e6:.0f}"

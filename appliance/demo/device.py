@@ -1,68 +1,83 @@
 """A device: sends the real inputs of an application or a pipeline over HTTP at a steady rate, and reports each answer.
 
-Run as a process of its own (`python -m appliance.demo.device`) by the fleet. Like a camera it never queues: what it
-cannot send in time it drops. It ends when its standard input does.
+Run as a process of its own by the fleet. Like a camera it never queues: what it cannot send in time it drops. It ends
+with the demo.
 """
 
-import json
 import os
-import sys
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 
 from appliance.client import Client, UnexpectedAnswer
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock, SystemClock, pause_s
-from appliance.demo.fleet import WAIT_S, DeviceOrder, report, report_failure
+from appliance.demo.figures import Failed, Report, Seen
 from appliance.demo.recognised import Nearest, cut_out, frame_in_words, in_words
+from appliance.domain.catalogue import TaskKind
 from appliance.domain.errors import (
     ApplianceError,
+    LimitReached,
     ModelUnavailable,
     PipelineNotPossible,
+    Unavailable,
     UnknownApplication,
     UnknownClient,
 )
 from appliance.terminal.media import content_type_of
 
+CLIPS = (TaskKind.OBJECT_DETECTION, TaskKind.FACE_DETECTION)
+"""Tasks whose inputs are frames of a clip, streamed by a session."""
+WAIT_S = 0.5
+"""Between tries while an application has no variant yet, and after an error."""
+
+Tell = Callable[[Report], None]
+
 
 @dataclass(frozen=True, slots=True)
-class Shot:
-    """One input on its way."""
+class DeviceOrder:
+    """What one device shall do with an application, or with a pipeline of that name."""
 
-    path: Path
-    sequence_id: str | None = None
-    is_first: bool = False
-    is_last: bool = False
+    url: str
+    key: str
+    """A device key of its own; it opens this one application."""
+    application: str
+    task: str
+    """Empty: it is a pipeline."""
+    rate_per_s: float
+    inputs: tuple[Path, ...]
+    """Files, sent in turn."""
 
 
-def main() -> None:
-    """Read the orders, leave when standard input ends, send until then."""
-    facts = json.loads(sys.stdin.readline())
-    order = DeviceOrder(**{**facts, "inputs": tuple(facts["inputs"])})
-    threading.Thread(target=_leave_with_the_demo, daemon=True).start()
-    if order.is_clip:
+def run(order: DeviceOrder, tell: Tell) -> None:
+    """Send for ever."""
+    if order.task in CLIPS:
         from appliance.demo.clip import Clip  # OpenCV: most devices do without
 
-        Clip(order, SystemClock()).run()
+        Clip(order, SystemClock(), tell).run()
     with Client(order.url, order.key) as client:
-        Device(order, client, SystemClock()).run()
+        Device(order, client, SystemClock(), tell).run()
 
 
-def _leave_with_the_demo() -> None:
-    sys.stdin.read()
-    os._exit(0)  # a request may be under way in the main thread; its answer is of no use any more
+def report_failure(error: Exception, tell: Tell) -> None:
+    """Tell of it, and wait as long as the box asks for."""
+    tell(Failed(str(error) or type(error).__name__))
+    pause_s((error.retry_after_s if isinstance(error, LimitReached | Unavailable) else None) or WAIT_S)
 
 
-def shots(order: DeviceOrder) -> Iterator[Shot]:
-    """The inputs in turn, for ever; each round of a stream is a sequence of its own."""
-    count, rounds = len(order.inputs), 0
+def shots(order: DeviceOrder) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The inputs in turn, for ever, and where each is in its sequence; each round of sound is a sequence of its own."""
+    rounds = 0
     while True:
-        sequence_id = f"demo-{os.getpid()}-{rounds}" if order.is_stream else None
-        for at, path in enumerate(order.inputs):
-            yield Shot(Path(path), sequence_id, at == 0 and order.is_stream, at == count - 1 and order.is_stream)
+        for path in order.inputs:
+            place = {
+                "sequence_id": f"demo-{os.getpid()}-{rounds}",
+                "sequence_start": path == order.inputs[0],
+                "sequence_end": path == order.inputs[-1],
+            }
+            yield path, place if order.task == TaskKind.VOICE_ACTIVITY else {}
         rounds += 1
 
 
@@ -80,10 +95,11 @@ def moments(rate_per_s: float, clock: Clock, pause: Callable[[float], None] = pa
 class Device:
     """One device; one thread, one connection, one request at a time."""
 
-    def __init__(self, order: DeviceOrder, client: Client, clock: Clock) -> None:
+    def __init__(self, order: DeviceOrder, client: Client, clock: Clock, tell: Tell) -> None:
         self._order = order
         self._client = client
         self._clock = clock
+        self._tell = tell
         self._nearest = Nearest()
         self._has_begun = False
         self._id: str | None = None
@@ -92,46 +108,39 @@ class Device:
     def run(self) -> None:
         """Send for ever; an input is sent again only while the application does not serve yet."""
         for _, shot in zip(moments(self._order.rate_per_s, self._clock), shots(self._order), strict=False):
-            while not self._is_sent(shot):
+            while not self._is_sent(*shot):
                 pause_s(WAIT_S)
 
-    def _is_sent(self, shot: Shot) -> bool:
+    def _is_sent(self, path: Path, place: dict[str, Any]) -> bool:
         """One request; False: the application has no variant yet, ask again."""
-        body = shot.path.read_bytes()
+        body = path.read_bytes()
         begin_ns = self._clock.now_ns()
         try:
-            facts = (self._frame if self._order.is_pipeline else self._answer)(shot, body)
+            facts = self._answer(path, body, place) if self._order.task else self._frame(path, body)
         except UnknownClient:
             self._id = None  # the box was silent, or this device: it joins anew with the next frame
         except (ApplianceError, UnexpectedAnswer, httpx.TransportError) as error:
             if not self._has_begun and isinstance(error, UnknownApplication | ModelUnavailable):
                 return False
-            report_failure(error, self._clock)
+            report_failure(error, self._tell)
         else:
             self._has_begun = True
             now_ns = self._clock.now_ns()
-            report(kind="answer", at_ns=now_ns, latency_ms=(now_ns - begin_ns) / NS_PER_MS, **facts)
+            self._tell(Seen(at_ns=now_ns, latency_ms=(now_ns - begin_ns) / NS_PER_MS, **facts))
         return True
 
-    def _answer(self, shot: Shot, body: bytes) -> dict[str, object]:
-        answer = self._client.predict(
-            self._order.application,
-            body,
-            content_type=content_type_of(shot.path),
-            sequence_id=shot.sequence_id,
-            sequence_start=shot.is_first,
-            sequence_end=shot.is_last,
-        )
+    def _answer(self, path: Path, body: bytes, place: dict[str, Any]) -> dict[str, Any]:
+        answer = self._client.predict(self._order.application, body, content_type=content_type_of(path), **place)
         said = answer.task_fields
         if "embedding" in said:
-            name = body.decode() if shot.path.suffix == ".txt" else shot.path.stem
+            name = body.decode() if path.suffix == ".txt" else path.stem
             words = self._nearest.in_words(name.strip(), said["embedding"])
         else:
             words = in_words(self._order.task, said)
         return {"variant": answer.variant, "accuracy": answer.accuracy, "is_warm": answer.warm, "recognised": words}
 
-    def _frame(self, shot: Shot, body: bytes) -> dict[str, object]:
-        kind = content_type_of(shot.path)
+    def _frame(self, path: Path, body: bytes) -> dict[str, Any]:
+        kind = content_type_of(path)
         frame = self._client.run_pipeline(self._order.application, body, content_type=kind, client=self._joined())
         facts = {"is_in_time": frame.in_time, "items": cut_out(frame.items), "cost_s": frame.cost.seconds}
         return facts | {"recognised": frame_in_words(frame.items)}
@@ -144,7 +153,3 @@ class Device:
             except PipelineNotPossible:
                 return None
         return self._id
-
-
-if __name__ == "__main__":
-    main()

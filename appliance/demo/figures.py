@@ -4,9 +4,10 @@ Pure bookkeeping, fed by reports of device processes; time comes in as `now_ns`.
 """
 
 from collections import Counter, deque
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import takewhile
+from typing import Any
 
 from appliance.clock import NS_PER_S
 
@@ -17,65 +18,79 @@ KEPT_MAX = 20_000
 RECOGNISED_MAX = 5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """One answered request; its latency is from sending to the whole answer: HTTP, decoding, waiting and computing."""
+    """One answered request or frame; its latency is from sending to the whole answer."""
 
     at_ns: int
     latency_ms: float
-    variant: str
-    is_warm: bool
+    recognised: str = ""
+    variant: str = ""
+    is_warm: bool = False
     accuracy: float | None = None
     """Of the variant that answered."""
-    recognised: str = ""
+    is_in_time: bool = False
+    """Of a frame of a pipeline, like the following ones."""
+    items: int = 0
+    """Cut out of it."""
+    cost_s: float = 0.0
+    """Processor time."""
 
 
 @dataclass(frozen=True, slots=True)
-class SeenFrame:
-    """One frame that a pipeline answered: items cut out of it, and processor time."""
+class Failed:
+    """A request or frame without an answer."""
 
-    at_ns: int
-    latency_ms: float
-    is_in_time: bool
-    items: int
-    cost_s: float
-    recognised: str = ""
+    reason: str
 
 
-class Timed(Protocol):
-    """Something that was seen at an instant."""
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """What a device with a session was promised, and in how many of the stretches of 10 s that are over it was kept."""
 
-    @property
-    def at_ns(self) -> int: ...
+    application: str
+    promised: str
+    state: str
+    windows: int
+    kept: int
+    captured: int
+    sent: int
+    in_time: int
 
-    @property
-    def latency_ms(self) -> float: ...
 
-    @property
-    def recognised(self) -> str: ...
-
-
-SeenT = TypeVar("SeenT", bound=Timed)
+Report = Seen | Failed | Streamed
+"""What a device process tells."""
 
 
 @dataclass
-class Figures(Generic[SeenT]):
-    """Requests or frames of one application or pipeline: how many were answered, the last answers, and the failures."""
+class Figures:
+    """One application of one tenant, or one pipeline: how many were answered, the last answers, and the failures."""
 
     tenant: str
     name: str
+    is_pipeline: bool = False
     ok: int = 0
-    answered: deque[SeenT] = field(default_factory=lambda: deque(maxlen=KEPT_MAX))
+    warm: int = 0
+    in_time: int = 0
+    answered: deque[Seen] = field(default_factory=lambda: deque(maxlen=KEPT_MAX))
     failures: Counter[str] = field(default_factory=Counter)
     """Errors in words, without those of a model that is still being imported."""
     recognised: deque[str] = field(default_factory=lambda: deque(maxlen=RECOGNISED_MAX))
+    streamed: Streamed | None = None
 
-    def add(self, seen: SeenT) -> None:
-        """Count an answer."""
-        self.ok += 1
-        self.answered.append(seen)
-        if seen.recognised and seen.recognised not in self.recognised:
-            self.recognised.append(seen.recognised)
+    def take(self, report: Report) -> None:
+        """Count what a device reported."""
+        if isinstance(report, Failed):
+            self.failures[report.reason] += 1
+        elif isinstance(report, Streamed):
+            self.streamed = report
+        else:
+            self.ok += 1
+            self.warm += report.is_warm
+            self.in_time += report.is_in_time
+            self.answered.append(report)
+            if report.recognised and report.recognised not in self.recognised:
+                self.recognised.append(report.recognised)
 
     @property
     def sent(self) -> int:
@@ -85,32 +100,6 @@ class Figures(Generic[SeenT]):
     def trouble(self) -> str:
         """The commonest error, while nothing has been answered."""
         return self.failures.most_common(1)[0][0] if self.failures and not self.ok else ""
-
-    def window(self, now_ns: int) -> list[SeenT]:
-        """Answers of the last `WINDOW_NS`, oldest first."""
-        found: list[SeenT] = []
-        for one in reversed(self.answered):
-            if now_ns - one.at_ns > WINDOW_NS:
-                break
-            found.append(one)
-        return found[::-1]
-
-    def rate_per_s(self, now_ns: int) -> float:
-        """Answers a second over the window, or since its first one where that is shorter."""
-        window = self.window(now_ns)
-        return len(window) * NS_PER_S / max(now_ns - window[0].at_ns, NS_PER_S) if window else 0.0
-
-
-@dataclass
-class DeviceFigures(Figures[Seen]):
-    """One application of one tenant."""
-
-    warm: int = 0
-
-    def add(self, seen: Seen) -> None:
-        """Count an answer."""
-        super().add(seen)
-        self.warm += seen.is_warm
 
     @property
     def variant(self) -> str:
@@ -122,47 +111,40 @@ class DeviceFigures(Figures[Seen]):
         """Of that variant; None while it is not measured."""
         return self.answered[-1].accuracy if self.answered else None
 
-    def summary(self) -> dict[str, Any]:
-        """The application's entry in the JSON summary; its variant is the one that answered last."""
-        return {
-            "name": self.name,
-            "tenant": self.tenant,
-            "variant": self.variant or None,
-            "requests": self.sent,
-            "ok": self.ok,
-            **latencies(self.answered),
-            "accuracy": self.accuracy,
-            "recognised": list(self.recognised),
-        }
+    def window(self, now_ns: int) -> list[Seen]:
+        """Answers of the last `WINDOW_NS`, oldest first."""
+        latest = takewhile(lambda one: now_ns - one.at_ns <= WINDOW_NS, reversed(self.answered))
+        return list(latest)[::-1]
 
-
-@dataclass
-class FrameFigures(Figures[SeenFrame]):
-    """One pipeline of one tenant."""
-
-    in_time: int = 0
-
-    def add(self, seen: SeenFrame) -> None:
-        """Count an answer."""
-        super().add(seen)
-        self.in_time += seen.is_in_time
+    def rate_per_s(self, now_ns: int) -> float:
+        """Answers a second over the window, or since its first one where that is shorter."""
+        window = self.window(now_ns)
+        return len(window) * NS_PER_S / max(now_ns - window[0].at_ns, NS_PER_S) if window else 0.0
 
     def summary(self) -> dict[str, Any]:
-        """The pipeline's entry in the JSON summary."""
-        return {
-            "name": self.name,
-            "tenant": self.tenant,
-            "frames": self.sent,
-            "answered": self.ok,
-            "in_time": self.in_time,
-            **latencies(self.answered),
-            "items_per_frame": mean([one.items for one in self.answered]),
-            "cost_s": mean([one.cost_s for one in self.answered]),
-            "recognised": list(self.recognised),
-        }
+        """The entry in the JSON summary."""
+        said: dict[str, Any] = {"name": self.name, "tenant": self.tenant}
+        if self.is_pipeline:
+            said |= {"frames": self.sent, "answered": self.ok, "in_time": self.in_time, **latencies(self.answered)}
+            said |= {"items_per_frame": mean([one.items for one in self.answered])}
+            said |= {"cost_s": mean([one.cost_s for one in self.answered])}
+        else:
+            said |= {"variant": self.variant or None, "requests": self.sent, "ok": self.ok, **latencies(self.answered)}
+            said |= {"accuracy": self.accuracy}
+        session = {"session": asdict(self.streamed)} if self.streamed else {}
+        return said | {"recognised": list(self.recognised)} | session
+
+    def in_lines(self) -> Iterator[str]:
+        """The summary for a person: how many were answered, what was recognised, the commonest errors."""
+        done = f"{self.ok} of {self.sent} answered"
+        if self.is_pipeline:
+            done = f"{self.in_time} of {self.sent} frames in time"
+        yield f"{self.tenant}/{self.name:<14} {done}   {self.recognised[-1] if self.recognised else ''}"
+        for reason, times in self.failures.most_common(2):
+            yield f"    {times} × {reason}"
 
 
-def latencies(seen: Sequence[Timed]) -> dict[str, float | None]:
+def latencies(seen: Sequence[Seen]) -> dict[str, float | None]:
     """The median and the 99th percentile."""
     values = [one.latency_ms for one in seen]
     return {"p50_ms": percentile(values, 0.5), "p99_ms": percentile(values, 0.99)}

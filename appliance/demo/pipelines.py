@@ -2,13 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from appliance.demo.zoo import catalogue
+from appliance.demo.zoo import ZooModel, catalogue
 from appliance.wire.pipelines import AskOrder, PipelineOrder
-
-if TYPE_CHECKING:
-    from appliance.demo.zoo import ZooModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +31,13 @@ PIPELINES = tuple(
 )
 
 
-def pipelines_of(models: "Sequence[ZooModel]") -> tuple[DemoPipeline, ...]:
+def pipelines_of(models: Sequence[ZooModel]) -> tuple[DemoPipeline, ...]:
     """Those whose networks are all at hand."""
     known = {model.name for model in models}
     return tuple(one for one in PIPELINES if one.applications <= known)
 
 
-def borrowed(pipeline: DemoPipeline, models: "Sequence[ZooModel]") -> list[tuple[str, str]]:
+def borrowed(pipeline: DemoPipeline, models: Sequence[ZooModel]) -> list[tuple[str, str]]:
     """(tenant, application) of those that belong to another tenant, who has to share them."""
     wanted = [model for model in models if model.name in pipeline.applications]
     return [(model.tenant, model.name) for model in wanted if model.tenant != pipeline.tenant]

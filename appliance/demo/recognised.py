@@ -4,7 +4,7 @@ Pure: plain JSON in, text out. The shapes of the answers are those of `POST /v1/
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from appliance.domain.catalogue import TaskKind
@@ -24,15 +24,15 @@ def in_words(task: str, answer: Answer) -> str:
 
 def frame_in_words(items: Sequence[ItemShape]) -> str:
     """The texts and things in a frame; empty where nothing was found."""
-    texts, things, vectors = [], Counter[str](), 0
+    texts, things, vectors = [], [], 0
     for item in every(items):
         answer = item.answer or {}
         if (text := str(answer.get("text", "")).strip()) != "":
             texts.append(f"“{text}”")
         elif answer.get("labels"):
-            things[_first_name(answer["labels"][0])] += 1
+            things.append(_first_name(answer["labels"][0]))
         elif answer.get("label") and not item.items:
-            things[str(answer["label"])] += 1
+            things.append(str(answer["label"]))
         vectors += "embedding" in answer
     told = [*texts, *_counted(things)]
     if vectors:
@@ -61,16 +61,8 @@ def _first_name(label: Answer) -> str:
     return str(label["label"]).split(",", maxsplit=1)[0]
 
 
-def _counted(things: Counter[str]) -> list[str]:
-    return [f"{count} {thing}" if count > 1 else thing for thing, count in things.most_common(5)]
-
-
-def _top_label(answer: Answer) -> str:
-    return f"{_first_name(answer['labels'][0])} {answer['labels'][0]['score']:.0%}"
-
-
-def _objects(answer: Answer) -> str:
-    return ", ".join(_counted(Counter(str(found["label"]) for found in answer["objects"])))
+def _counted(things: Iterable[str]) -> list[str]:
+    return [f"{count} {thing}" if count > 1 else thing for thing, count in Counter(things).most_common(5)]
 
 
 def _faces(answer: Answer) -> str:
@@ -82,13 +74,9 @@ def _faces(answer: Answer) -> str:
     return f"a face of {right - left}×{bottom - top} px at ({left}, {top}){more}"
 
 
-def _regions(answer: Answer) -> str:
+def _places(answer: Answer) -> str:
     count = len(answer["regions"])
     return f"{count} place{'s' if count > 1 else ''} with text" if count else ""
-
-
-def _text(answer: Answer) -> str:
-    return f"“{answer['text']}”" if answer["text"].strip() else ""
 
 
 def _speech(answer: Answer) -> str:
@@ -96,7 +84,7 @@ def _speech(answer: Answer) -> str:
     return f"speech at {spans}" if spans else ""
 
 
-def _tensors(answer: Answer) -> str:
+def _middles(answer: Answer) -> str:
     """The middle value of each output of numbers: of a pitch detector, the pitch itself."""
     numbers = {
         name: sorted(value for value in entry["data"] if isinstance(value, int | float))
@@ -106,13 +94,13 @@ def _tensors(answer: Answer) -> str:
 
 
 _TELLERS: Mapping[TaskKind, Callable[[Answer], str]] = {
-    TaskKind.IMAGE_CLASSIFICATION: _top_label,
-    TaskKind.OBJECT_DETECTION: _objects,
+    TaskKind.IMAGE_CLASSIFICATION: lambda said: f"{_first_name(said['labels'][0])} {said['labels'][0]['score']:.0%}",
+    TaskKind.OBJECT_DETECTION: lambda said: ", ".join(_counted(found["label"] for found in said["objects"])),
     TaskKind.FACE_DETECTION: _faces,
-    TaskKind.TEXT_DETECTION: _regions,
-    TaskKind.TEXT_RECOGNITION: _text,
+    TaskKind.TEXT_DETECTION: _places,
+    TaskKind.TEXT_RECOGNITION: lambda said: f"“{said['text']}”" if said["text"].strip() else "",
     TaskKind.VOICE_ACTIVITY: _speech,
-    TaskKind.TENSOR: _tensors,
+    TaskKind.TENSOR: _middles,
 }
 
 

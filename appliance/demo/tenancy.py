@@ -1,26 +1,26 @@
-"""What the demo sets up on the box: tenants, their keys, their models, and a key for each device.
+"""What the demo sets up on the box: tenants, their models and pipelines, and keys for the time of this run.
 
-A second run finds it done.
-
-Each tenant acts with a key of its own, as its developer would; the admin key only makes the tenants.
+A second run finds the models done. Each tenant acts with a key of its own, as its developer would; the admin key only
+makes the tenants and their keys.
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from appliance.client import Client
+from appliance.demo.board import ENDED, Picture
 from appliance.demo.pipelines import DemoPipeline
 from appliance.demo.zoo import ZooModel, as_archive
 from appliance.domain.access import Role
-from appliance.domain.errors import AlreadyExists, NotAllowed, SloTooSmall, UnknownModel, UnknownPipeline
-from appliance.terminal.private import write_private
+from appliance.domain.errors import AlreadyExists, SloTooSmall, UnknownModel, UnknownPipeline
 from appliance.wire.access import KeyOrder
 from appliance.wire.catalogue import ApplicationChange
 
 SLO_AT_LEAST = 3.0
 """Times what the fastest variants of a pipeline need, on a machine that is too slow for its SLO."""
-DEVICE_KEY_S = 86_400
-"""How long a device key works should the demo be killed before it revokes it."""
+KEY_S = 86_400
+"""How long a key works should the demo be killed before it revokes it."""
 
 
 class Tenancy:
@@ -31,31 +31,33 @@ class Tenancy:
         self._state_dir = state_dir
         self.clients: dict[str, Client] = {}
         """By tenant, in the order of making; each acts as its tenant."""
-        self._device_keys: list[tuple[str, str]] = []
+        self._keys: list[tuple[str, str]] = []
         self.admin = Client(url, (state_dir / "admin.key").read_text().strip())
 
     def close(self) -> None:
-        """Take the device keys back and let go of the connections."""
-        for tenant, key_id in self._device_keys:
-            self.clients[tenant].revoke_key(tenant, key_id)
+        """Take the keys back and let go of the connections."""
+        for tenant, key_id in self._keys:
+            self.admin.revoke_key(tenant, key_id)
         for client in (*self.clients.values(), self.admin):
             client.close()
 
     def make(self, tenants: Iterable[str]) -> None:
         """Tenants with a key each; those of an earlier run are taken as they are."""
         for tenant in tenants:
-            try:
+            with suppress(AlreadyExists):
                 self.admin.create_tenant(tenant)
-            except AlreadyExists:
-                pass
-            self.clients[tenant] = Client(self._url, self._tenant_key(tenant))
+            key = self._key(self.admin, tenant, KeyOrder(role=Role.TENANT, label="demo", expires_in_s=KEY_S))
+            self.clients[tenant] = Client(self._url, key)
 
     def device_key(self, tenant: str, **opens: list[str]) -> str:
-        """A key that opens `applications` or `pipelines`, for the time of this run."""
+        """A key that opens `applications` or `pipelines`."""
         label = f"demo device of {next(iter(opens.values()))[0]}"
-        order = KeyOrder.model_validate({**opens, "label": label, "role": Role.DEVICE, "expires_in_s": DEVICE_KEY_S})
-        key = self.clients[tenant].create_key(tenant, order)
-        self._device_keys.append((tenant, key.id))
+        order = KeyOrder.model_validate({**opens, "label": label, "role": Role.DEVICE, "expires_in_s": KEY_S})
+        return self._key(self.clients[tenant], tenant, order)
+
+    def _key(self, client: Client, tenant: str, order: KeyOrder) -> str:
+        key = client.create_key(tenant, order)
+        self._keys.append((tenant, key.id))
         return key.key
 
     def share(self, tenant: str, application: str) -> None:
@@ -75,6 +77,21 @@ class Tenancy:
         except SloTooSmall as error:
             client.create_pipeline(order.model_copy(update={"latency_slo_ms": SLO_AT_LEAST * error.needs_ms}))
 
+    def look(self, picture: Picture) -> None:
+        """Bring up to date what the box says of itself."""
+        items = runs = 0
+        for tenant, client in self.clients.items():
+            picture.applications |= {(tenant, one.name): one for one in client.applications()}
+            known = [job for (owner, _), job in picture.jobs.items() if owner == tenant]
+            if not known or any(job.state not in ENDED for job in known):
+                newest_first = list(client.jobs())
+                picture.jobs |= {(tenant, job.model): job for job in reversed(newest_first)}
+            its_items, its_runs = client.computed()
+            items, runs = items + its_items, runs + its_runs
+        picture.memory = self.admin.memory()
+        done = [f"{one.name} {one.runs or 0} runs" for one in self.admin.processors() if one.state == "serving"]
+        picture.computed = "   ".join([*done, *([f"{items / runs:.2f} items a run"] if runs else [])])
+
     def bring(self, model: ZooModel) -> bool:
         """Upload the model as its tenant, unless the box has it; True when an import has begun.
 
@@ -93,18 +110,3 @@ class Tenancy:
         finally:
             archive.unlink()
         return True
-
-    def _tenant_key(self, tenant: str) -> str:
-        """The key of an earlier run if it still opens the box, else a new one."""
-        file = self._state_dir / "keys" / f"{tenant}.key"
-        if file.exists():
-            key = file.read_text().strip()
-            try:
-                with Client(self._url, key) as client:
-                    client.tenant(tenant)
-                return key
-            except NotAllowed:
-                pass
-        key = self.admin.create_key(tenant, KeyOrder(role=Role.TENANT, label="demo")).key
-        write_private(file, key + "\n")
-        return key

@@ -1,33 +1,34 @@
 """When a device sends, and what."""
 
 from itertools import islice
+from pathlib import Path
 
 import pytest
 
 from appliance.clock import NS_PER_MS
-from appliance.demo.device import moments, shots
-from appliance.demo.fleet import DeviceOrder
+from appliance.demo.device import DeviceOrder, moments, shots
 from tests.fakes.hand_clock import HandClock
 
 
-def _order(is_stream: bool) -> DeviceOrder:
-    return DeviceOrder("http://box", "key", "speech", "voice-activity", 2.0, ("0.wav", "1.wav", "2.wav"), is_stream)
+def _order(task: str) -> DeviceOrder:
+    return DeviceOrder("http://box", "key", "speech", task, 2.0, (Path("0.wav"), Path("1.wav"), Path("2.wav")))
 
 
 def test_demo_device_stream_sends_one_sequence_a_round() -> None:
     """First and last pieces are marked, and each round has an id of its own."""
-    sent = list(islice(shots(_order(is_stream=True)), 6))
-    assert [shot.path.name for shot in sent] == ["0.wav", "1.wav", "2.wav"] * 2
-    assert [(shot.is_first, shot.is_last) for shot in sent[:3]] == [(True, False), (False, False), (False, True)]
-    assert len({shot.sequence_id for shot in sent[:3]}) == 1
-    assert sent[0].sequence_id != sent[3].sequence_id
+    paths, places = zip(*islice(shots(_order("voice-activity")), 6), strict=True)
+    assert [path.name for path in paths] == ["0.wav", "1.wav", "2.wav"] * 2
+    ends = [(place["sequence_start"], place["sequence_end"]) for place in places[:3]]
+    assert ends == [(True, False), (False, False), (False, True)]
+    assert len({place["sequence_id"] for place in places[:3]}) == 1
+    assert places[0]["sequence_id"] != places[3]["sequence_id"]
 
 
 def test_demo_device_sends_single_pictures_without_a_sequence() -> None:
     """Nothing is remembered between them."""
-    sent = list(islice(shots(_order(is_stream=False)), 4))
-    assert all(shot.sequence_id is None and not shot.is_first and not shot.is_last for shot in sent)
-    assert sent[3].path.name == "0.wav"
+    sent = list(islice(shots(_order("image-classification")), 4))
+    assert [place for _, place in sent] == [{}] * 4
+    assert sent[3][0].name == "0.wav"
 
 
 def test_demo_device_skips_moments_missed_during_a_slow_answer() -> None:

