@@ -9,16 +9,11 @@ from pathlib import Path
 import pytest
 
 from appliance.demo.zoo.cache import Cache, default_folder
-<<<<<<< HEAD
-from appliance.demo.zoo.errors import CacheUnusable
-from tests.demo.zoo.fetched import silent
-=======
 from appliance.demo.zoo.errors import ZooError
 
 
 def silent(what: str, done: int, total: int | None) -> None:
     pass
->>>>>>> part-u2
 
 
 def test_cache_folder_follows_xdg_cache_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

