@@ -110,7 +110,7 @@ class MemorySettings(Section):
     that is less.
     """
     loads_parallel_max: int = Field(2, ge=1, le=16)
-    """Loads at once. Each load reserves its measured peak."""
+    """Loads at once; each reserves its measured peak."""
     asleep_share: float = Field(0.25, ge=0, le=0.9)
     """Share of the budget that sleeping builds may take together: sessions whose weights were given back, in memory
     again in milliseconds. When it is full, the tenant that has most of it by its weight loses its longest unused build.
