@@ -23,7 +23,7 @@ from appliance.runtime.serving.eager import Begun, begin
 from tests.fakes.clock import ms, settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
-from tests.runtime.at_work import at_work, engine, warm
+from tests.runtime.at_work import at_work, engine
 
 
 def _positive(inputs: Tensors) -> dict[str, Any]:
@@ -34,19 +34,28 @@ def _positive(inputs: Tensors) -> dict[str, Any]:
 
 
 @story
-async def test_quick_run_is_computed_inline_while_the_worker_is_busy() -> None:
-    """A model of microseconds is computed at once although the only worker is busy for long; its request knows when."""
-    async with at_work(EngineBench(workers=1, quick_ms_max=0.25)) as bench:
+async def test_quick_run_is_computed_inline_however_many_requests_wait() -> None:
+    """At once, although the only worker is busy for long and the queue is full; its request knows when. After its
+    deadline nothing is run, quick or not.
+    """
+    async with at_work(EngineBench(workers=1, quick_ms_max=0.25, queue_total=1)) as bench:
         bench.add({"v": Cost(load_ms=0, run_ms=1000)}, name="slow")
         bench.add({"v": Cost(load_ms=0, run_ms=0.1)})
-        slow = asyncio.create_task(bench.infer(application="t/slow"))
+        for name in ("slow", "app"):
+            await bench.infer(application=f"t/{name}")
+        with pytest.raises(DeadlineExceeded):
+            await bench.infer(within_ms=0.05)
+        assert len(bench.processor.ran) == 2
+        slow = [asyncio.create_task(bench.infer(application="t/slow")) for _ in range(2)]
         await settle()
+        with pytest.raises(QueueFull):
+            await bench.infer(application="t/slow")
         request = bench.request(3)
         result = await bench.engine.infer(request)
         assert (result.outputs["y"].tolist(), ms(result.queue_ns), ms(result.compute_ns)) == ([6], 0, 0.1)
         assert request.started_ns == request.arrival_ns
-        assert not slow.done()
-        await slow
+        assert not any(task.done() for task in slow)
+        await asyncio.gather(*slow)
 
 
 @story
@@ -61,15 +70,6 @@ async def test_quick_runs_that_overrun_move_to_a_worker() -> None:
             assert [w["runs"] for w in bench.engine.status()["workers"]] == [0]
         await bench.infer()
         assert [w["runs"] for w in bench.engine.status()["workers"]] == [1]
-
-
-@story
-async def test_late_quick_run_is_dropped() -> None:
-    """Quick or not: after its deadline nothing is run."""
-    async with warm(engine(Cost(load_ms=0, run_ms=0.1), quick_ms_max=0.25)) as bench:
-        with pytest.raises(DeadlineExceeded):
-            await bench.infer(within_ms=0.05)
-    assert len(bench.processor.ran) == 1
 
 
 # -- alone -------------------------------------------------------------------------------------------------------------
@@ -234,22 +234,6 @@ async def test_request_checks_are_the_same_without_a_task() -> None:
     with pytest.raises(ModelUnavailable):
         await without_task(bench.engine.infer(bench.request()))
     assert bench.telemetry.statistics["t/app", "", "t"].outcomes == {"failed": 3, "rejected": 1}
-
-
-@story
-async def test_full_queue_still_serves_quick_requests() -> None:
-    """A quick request takes no place in the queue: it is answered however many wait there."""
-    async with at_work(EngineBench(quick_ms_max=0.25, queue_total=1)) as bench:
-        bench.add({"v": Cost(load_ms=0, run_ms=100)}, name="slow")
-        bench.add({"v": Cost(load_ms=0, run_ms=0.1)})
-        await bench.infer(application="t/slow")
-        await bench.infer()
-        slow = [asyncio.create_task(bench.infer(application="t/slow")) for _ in range(2)]
-        await settle()
-        with pytest.raises(QueueFull):
-            await bench.infer(application="t/slow")
-        assert (await bench.infer(3)).outputs["y"].tolist() == [6]
-        await asyncio.gather(*slow)
 
 
 @story

@@ -21,6 +21,15 @@ def on_two_clusters(threads: int = 1) -> EngineBench:
     return bench
 
 
+async def has_hung(bench: EngineBench) -> None:
+    """A run of the second cluster takes ten minutes: its request is late, and others are served."""
+    bench.twins[0].slowness = 30_000.0
+    answers = await asyncio.gather(*(bench.infer(x, within_ms=50_000) for x in range(3)), return_exceptions=True)
+    assert sum(isinstance(answer, DeadlineExceeded) for answer in answers) == 1
+    await bench.pause(11_000)
+    assert bench.clusters[0].state is ProcessorState.LOST
+
+
 @story
 async def test_cluster_with_an_offline_core_is_lost_until_the_core_is_back() -> None:
     """Its work is placed anew, each request is answered once, and nothing goes there until its cores are back and it
@@ -81,13 +90,7 @@ async def test_cluster_whose_run_does_not_end_is_lost() -> None:
     bench, machine = on_two_clusters(), Machine(2, 3)
     with machine.keeping(bench):
         async with warm(bench):
-            bench.twins[0].slowness = 30_000.0  # ten minutes
-            answers = await asyncio.gather(
-                *(bench.infer(x, within_ms=50_000) for x in range(3)), return_exceptions=True
-            )
-            assert sum(isinstance(answer, DeadlineExceeded) for answer in answers) == 1
-            await bench.pause(11_000)
-            assert bench.clusters[0].state is ProcessorState.LOST
+            await has_hung(bench)
             assert "a run has not ended within" in bench.clusters[0].reason
             assert (await bench.infer(4)).outputs["y"].tolist() == [8.0]
             unloading = asyncio.create_task(bench.availability.unload(bench.catalogue.entry("t/app").application))
@@ -145,10 +148,7 @@ async def test_offline_core_is_noticed_while_a_probe_hangs() -> None:
 async def test_shutdown_does_not_wait_for_a_hanging_run() -> None:
     """The build that the run uses is not unloaded under it."""
     async with warm(on_two_clusters()) as bench:
-        bench.twins[0].slowness = 30_000.0  # ten minutes
-        await asyncio.gather(*(bench.infer(x, within_ms=50_000) for x in range(3)), return_exceptions=True)
-        await bench.pause(11_000)
-        assert bench.clusters[0].state is ProcessorState.LOST
+        await has_hung(bench)
         start_ns = bench.clock.now_ns()
         await bench.memory.close()
         assert (bench.clock.now_ns() - start_ns) / NS_PER_S == 5
