@@ -39,6 +39,14 @@ KINDS = {
 LABELS = ("a", "b", "c")
 
 
+def ask(name: str, application: str, *after: str, **facts: Any) -> Ask:
+    return Ask(name=name, application_id=f"t/{application}", after=after, **facts)
+
+
+FIND, CROP = ask("find", "find"), Crop(name="crop", after=("find",), of="objects")
+READ, ALL = ask("read", "read", "crop"), Join(name="all", after=("read",))
+
+
 @st.composite
 def pipelines(draw: st.DrawFn, *, on_error: bool = False, stateful: bool = False) -> Pipeline:
     """Whatever fits together of up to nine stages, in some order; it begins with what finds regions."""

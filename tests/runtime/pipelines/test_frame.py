@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import pytest
 
 from appliance.clock import NS_PER_MS, LoopClock
-from appliance.domain.catalogue import TaskKind
 from appliance.domain.errors import ApplianceError, BadMedia, RunFailed
 from appliance.domain.pipeline import Ask, Crop, Join, OnError, Pick, Pipeline, PipelinePlan, Stage, StagePlan, When
 from appliance.runtime.pipelines import frame as frame_module
@@ -22,28 +21,13 @@ from appliance.runtime.pipelines.windows import FrameWindows
 from appliance.tasks.base import Media
 from tests.fakes.clock import settle, story
 from tests.fakes.stages import FakeStages, Path
+from tests.runtime.pipelines.graphs import CROP, FIND, KINDS, READ, ask
 
 pytestmark = pytest.mark.gate("a whole engine for minutes of virtual time")
 
-KINDS = {
-    "t/find": TaskKind.OBJECT_DETECTION,
-    "t/what": TaskKind.IMAGE_CLASSIFICATION,
-    "t/read": TaskKind.TEXT_RECOGNITION,
-    "t/mean": TaskKind.TEXT_EMBEDDING,
-}
-
-
-def ask(name: str, application: str, *after: str, **facts: Any) -> Ask:
-    return Ask(name=name, application_id=f"t/{application}", after=after, **facts)
-
-
-FIND = ask("find", "find")
-CROP = Crop(name="crop", after=("find",), of="objects")
 WHAT = ask("what", "what", "crop")
 LOOK = (FIND, CROP, WHAT)
 STATE = ask("state", "what", "find", is_stateful=True)
-READ = ask("read", "read", "crop")
-ALL = Join(name="all", after=("read",))
 Errors = dict[tuple[str, Path | str], ApplianceError]
 
 
@@ -151,27 +135,6 @@ async def test_stage_behind_a_fork_waits_for_both_parallel_stages() -> None:
 
 
 @story
-async def test_condition_of_a_stage_is_decided_for_each_item() -> None:
-    """On an answer about the item, and on the label of its region."""
-    stages = (
-        FIND,
-        CROP,
-        WHAT,
-        ask("read", "read", "crop", when=When("what", labels_not=("b",))),
-        ask("more", "read", "crop", when=When("crop", labels=("c",))),
-    )
-    desk = Desk(*stages)
-    items, _ = await desk.ask()
-    assert outline(items)[0][1:] == [
-        ["crop", "what", "read", "more: condition"],
-        ["crop", "what", "read: condition", "more: condition"],
-        ["crop", "what", "read", "more"],
-    ]
-    assert desk.live.figures["read"].no_condition == 1
-    assert desk.live.figures["more"].no_condition == 2
-
-
-@story
 async def test_pick_and_at_most_let_the_best_items_go_on() -> None:
     """`pick` among the items of one parent, by what was said of them; `at_most` of all items, by their regions."""
 
@@ -194,51 +157,6 @@ async def test_pick_and_at_most_let_the_best_items_go_on() -> None:
     ]
     told = {name: (one.items, one.no_condition, one.outdone) for name, one in desk.live.figures.items()}
     assert (told["best"], told["few"], told["read"]) == ((3, 1, 1), (1, 2, 2), (2, 0, 0))
-
-
-@story
-async def test_join_puts_answers_one_level_up() -> None:
-    """Under the item that the others were cut from; a network may go on from the text of all."""
-    stages = (FIND, CROP, READ, ALL, ask("mean", "mean", "all"))
-    desk = Desk(*stages, run_ms={"read": 3})
-    items, _ = await desk.ask()
-    assert outline(items) == [["find", ["crop", "read"], ["crop", "read"], ["crop", "read"], ["all", "mean"]]]
-    assert items[0]["items"][3]["answer"]["text"] == "read a\nread b\nread c"
-    assert desk.stages.asked("mean") == ["read a\nread b\nread c"]
-
-
-@story
-async def test_picked_items_go_on_with_the_answer_of_the_stage_before() -> None:
-    """A pick has no answer of its own: stages behind see that of the stage that the pick chose by, also behind a second
-    pick.
-    """
-    best = Pick(name="best", best=2, after=("read",))
-    one = Pick(name="one", best=1, after=("best",))
-    behind = (Join(name="all", after=("best",)), ask("mean", "mean", "all"), ask("own", "mean", "one"))
-    desk = Desk(FIND, CROP, READ, best, one, *behind)
-    items, _ = await desk.ask()
-    *_, joined = items[0]["items"]
-    assert joined["answer"]["text"] == "read a\nread b"
-    assert desk.stages.asked("mean") == ["read a\nread b"]
-    assert desk.stages.asked("own") == ["read a"]
-
-
-@story
-async def test_join_without_items_is_empty() -> None:
-    desk = Desk(FIND, CROP, READ, ALL, say=lambda *_: objects())
-    items, _ = await desk.ask()
-    assert items[0]["items"] == [{"stage": "all", "answer": {"text": "", "answers": []}, "items": []}]
-
-
-@story
-async def test_crops_of_a_crop_hang_below_that_crop() -> None:
-    inner = Crop(name="inner", after=("find2",), of="objects")
-    desk = Desk(FIND, CROP, ask("find2", "find", "crop"), inner, ask("what", "what", "inner"))
-    items, _ = await desk.ask()
-    assert len(desk.stages.asked("what")) == 9
-    assert ("a", "b") in desk.stages.asked("what")
-    below = items[0]["items"][1]["items"][0]["items"]
-    assert [one["stage"] for one in below] == ["inner"] * 3
 
 
 @story
@@ -424,15 +342,6 @@ async def test_serialized_answers_are_joined_without_being_parsed() -> None:
     answer = frame.root.ends["all"].answer
     assert answer is not None
     assert answer.text == b'{"answers":[{"x":[1,2]},{"x":[1,2]},{"x":[1,2]}]}'
-
-
-@story
-async def test_join_behind_a_crop_that_was_not_made_has_no_answer() -> None:
-    """And the frame is over."""
-    crop = Crop(name="crop", after=("find",), of="objects", when=When("find", labels=("z",)))
-    desk = Desk(FIND, crop, ask("read", "what", "crop"), ALL)
-    items, _ = await desk.ask()
-    assert outline(items) == [["find", "crop: condition", "all: condition"]]
 
 
 @story

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from appliance.clock import NS_PER_MS, LoopClock
 from appliance.domain.errors import ApplianceError, DeadlineExceeded, RunFailed
-from appliance.domain.pipeline import Ask, Crop, NoAnswer, Pipeline, PipelinePlan, StagePlan
+from appliance.domain.pipeline import Ask, Crop, Join, NoAnswer, Pick, Pipeline, PipelinePlan, Stage, StagePlan, When
 from appliance.runtime.pipelines.document import document
 from appliance.runtime.pipelines.frame import FrameCall, FrameRun
 from appliance.runtime.pipelines.items import Item
@@ -24,7 +24,7 @@ from appliance.tasks.base import Media
 from tests.fakes.clock import story
 from tests.fakes.stages import FakeStages, Path
 from tests.harness.lanes import examples
-from tests.runtime.pipelines.graphs import KINDS, LABELS, Expected, Thing, World, pipelines
+from tests.runtime.pipelines.graphs import ALL, CROP, FIND, KINDS, LABELS, READ, Expected, Thing, World, ask, pipelines
 
 pytestmark = pytest.mark.gate("a whole engine for minutes of virtual time")
 
@@ -79,13 +79,10 @@ def expected(things: list[Thing]) -> list[tuple[str, tuple[int, ...], Any, dict[
     return sorted(rows, key=lambda row: (row[0], row[1]))
 
 
-@_SLOW
-@given(pipelines(), st.integers(0, 999), TIMES_MS, st.sampled_from([0.0, 0.5]), failures(), st.sampled_from([0, 2, 99]))
-@story
-async def test_frame_answers_are_those_of_stages_run_in_sequence(
+async def _answered_as_in_sequence(
     pipeline: Pipeline, seed: int, run_ms: dict[str, float], compute_ms: float, errors: Errors, slots: int
-) -> None:
-    """Whichever stage takes how long, and whichever fails."""
+) -> int:
+    """How many items the frame has come to."""
     clock, world = LoopClock(), World(pipeline, seed)
     stages = FakeStages(clock, world.says, run_ms, compute_ms, raised(errors), slots=slots)
     live = LivePipeline(pipeline, KINDS, stages, clock)
@@ -93,12 +90,63 @@ async def test_frame_answers_are_those_of_stages_run_in_sequence(
     await frame.run(Media(b""))
     wanted = Expected(pipeline, world, errors)
     assert found(frame.root) == expected(wanted.things)
-    event(f"items {min(9, len(wanted.things))}")
     told = json.loads(document(frame, cost={}, is_in_time=True))
     assert {"pipeline", "items", "timings_ms", "cost", "in_time", "request_id"} == set(told)
     del frame
     gc.collect()
     stages.assert_quiet()
+    return len(wanted.things)
+
+
+@_SLOW
+@given(pipelines(), st.integers(0, 999), TIMES_MS, st.sampled_from([0.0, 0.5]), failures(), st.sampled_from([0, 2, 99]))
+@story
+async def test_frame_answers_are_those_of_stages_run_in_sequence(
+    pipeline: Pipeline, seed: int, run_ms: dict[str, float], compute_ms: float, errors: Errors, slots: int
+) -> None:
+    """Whichever stage takes how long, and whichever fails."""
+    count = await _answered_as_in_sequence(pipeline, seed, run_ms, compute_ms, errors, slots)
+    event(f"items {min(9, count)}")
+
+
+SHAPES: dict[str, tuple[Stage, ...]] = {
+    "conditions on an answer about an item, and on the label of its region": (
+        ask("what", "what", "crop"),
+        ask("more", "read", "crop", when=When("what", labels_not=("b",))),
+        ask("most", "read", "crop", when=When("crop", labels=("c",))),
+    ),
+    "the text of a join, of all items or of none, goes on": (READ, ALL, ask("mean", "mean", "all")),
+    "behind picks the answer of the stage that they chose by goes on": (
+        READ,
+        Pick(name="best", best=2, after=("read",)),
+        Pick(name="one", best=1, after=("best",)),
+        Join(name="all", after=("best",)),
+        Join(name="few", after=("one",)),
+        ask("mean", "mean", "all"),
+        ask("own", "mean", "one"),
+    ),
+    "crops of a crop": (
+        ask("find2", "find", "crop"),
+        Crop(name="inner", after=("find2",), of="objects"),
+        ask("what", "what", "inner"),
+    ),
+    "a join behind a crop that is made of some items only": (
+        ask("find2", "find", "crop"),
+        Crop(name="inner", after=("find2",), of="objects", when=When("find2", labels=("c",))),
+        ask("what", "what", "inner"),
+        Join(name="all", after=("what",)),
+    ),
+}
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("stages", SHAPES.values(), ids=SHAPES)
+@story
+async def test_answers_of_usual_pipelines_are_those_of_stages_run_in_sequence(
+    stages: tuple[Stage, ...], seed: int
+) -> None:
+    pipeline = Pipeline("t/p", "t", "p", 10_000.0, (FIND, CROP, *stages))
+    await _answered_as_in_sequence(pipeline, seed, {}, 0.0, {}, 99)
 
 
 @_SLOW
