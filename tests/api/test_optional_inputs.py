@@ -88,6 +88,6 @@ async def test_concurrent_requests_keep_their_own_optional_inputs(stand: Stand) 
     museum = stand.client("museum")
     assert (await imported(museum, "scaled", scaled(), metadata={"precisions": []}))["state"] == "done"
     scales = [None, 3.0, None, 5.0] * 8
-    given = [{} if one is None else {"scale": np.array([one], np.float32)} for one in scales]
+    given: list[Any] = [{} if one is None else {"scale": np.array([one], np.float32)} for one in scales]
     for scale, answer in zip(scales, await asyncio.gather(*(inferred(museum, **one) for one in given)), strict=True):
         np.testing.assert_allclose(answer, (scale or 2.0) * ROWS @ WEIGHTS, rtol=1e-4, atol=1e-4)

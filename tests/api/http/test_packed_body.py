@@ -76,6 +76,8 @@ async def test_damaged_packed_body_is_refused(packing: str) -> None:
         for size in (5, 10**9):
             with pytest.raises(BadInput):
                 await read(packing, cut(data, size))
+    with pytest.raises(BadInput, match="no gzip"):
+        await read("gzip", [b"{}"])
 
 
 @pytest.mark.parametrize("size", [1, 30, 10**9])

@@ -13,7 +13,8 @@ from appliance.api.http.websocket import WebSocket
 from appliance.api.streams.stream import Stream
 from appliance.api.streams.welcome import Welcome
 from appliance.domain.session import DropCause
-from tests.api.stand import Stand
+from appliance.runtime.sessions.live import LiveSession
+from tests.api.stand import Stand, refusal
 from tests.api.v1.joining import LATENCY, joined
 from tests.fakes.waiting import until
 
@@ -41,7 +42,9 @@ class Socket:
         self.closed.set()
 
 
-def _stream(stand: Stand, live: Any, in_flight: InFlight, frame_bytes_max: int = FRAME_BYTES) -> tuple[Stream, Socket]:
+def _stream(
+    stand: Stand, live: LiveSession, in_flight: InFlight, frame_bytes_max: int = FRAME_BYTES
+) -> tuple[Stream, Socket]:
     box, socket = stand.appliance.running(), Socket()
     stream = Stream(
         stand.appliance.clock,
@@ -57,12 +60,27 @@ def _stream(stand: Stand, live: Any, in_flight: InFlight, frame_bytes_max: int =
     return stream, socket
 
 
-def _send(stream: Stream, numbers: Sequence[int]) -> None:
+def _announce(stream: Stream, number: int, count: int) -> None:
+    stream.text(json.dumps({"type": "frame", "frame": number, "captured_ms": 1.0, "bytes": count}).encode())
+
+
+def _send(stream: Stream, numbers: Sequence[int], count: int = FRAME_BYTES) -> None:
     for number in numbers:
-        head = {"type": "frame", "frame": number, "captured_ms": 1.0, "bytes": FRAME_BYTES}
-        stream.text(json.dumps(head).encode())
-        stream.binary(bytes(FRAME_BYTES))
+        _announce(stream, number, count)
+        stream.binary(bytes(count))
         stream.turn_ended()
+
+
+def held_up(live: LiveSession, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Frames of the session are answered once this is set."""
+    answers = asyncio.Event()
+
+    async def predict(*_: object) -> bytes:
+        await answers.wait()
+        return b"{}"
+
+    monkeypatch.setattr(live, "predict", predict)
+    return answers
 
 
 async def test_frames_of_an_earlier_connection_count_against_the_session(
@@ -72,13 +90,7 @@ async def test_frames_of_an_earlier_connection_count_against_the_session(
     room for no frame until one of the two is answered, on whichever connection that is.
     """
     live = await joined(stand, LATENCY)
-    answers = asyncio.Event()
-
-    async def predict(*_: object) -> bytes:
-        await answers.wait()
-        return b"{}"
-
-    monkeypatch.setattr(live, "predict", predict)
+    answers = held_up(live, monkeypatch)
     in_flight = InFlight(100 * FRAME_BYTES)
     first, one = _stream(stand, live, in_flight)
     _send(first, (0, 1))
@@ -101,13 +113,7 @@ async def test_posted_frames_of_a_session_are_two_at_most(stand: Stand, monkeypa
     answer later. Pictures that came on a stream count with the posted frames.
     """
     live = await joined(stand, LATENCY)
-    answers = asyncio.Event()
-
-    async def predict(*_: object) -> bytes:
-        await answers.wait()
-        return b"{}"
-
-    monkeypatch.setattr(live, "predict", predict)
+    answers = held_up(live, monkeypatch)
     box, device = stand.appliance.running(), stand.client("device")
     largest = bytes(box.frame_bytes_max)
 
@@ -120,10 +126,8 @@ async def test_posted_frames_of_a_session_are_two_at_most(stand: Stand, monkeypa
     waiting = [asyncio.create_task(post(number)) for number in (0, 1)]
     await until(lambda: min(live.holding.bytes, box.in_flight.bytes) >= 2 * len(largest))
     for number, path in ((2, f"/v1/sessions/{live.id}/frames"), (3, "/v1/applications/digits/predict")):
-        refused = await post(number, b"x", path)
-        assert (refused.status_code, refused.json()["type"]) == (429, "/problems/credit-exceeded")
-    again = await post(0)
-    assert again.status_code == 429
+        assert refusal(await post(number, b"x", path)) == (429, "credit-exceeded")
+    assert (await post(0)).status_code == 429
     assert live.counts.drops == {DropCause.CREDIT: 2}
     stream, socket = _stream(stand, live, box.in_flight)
     _send(stream, (4,))
@@ -133,8 +137,7 @@ async def test_posted_frames_of_a_session_are_two_at_most(stand: Stand, monkeypa
     assert live.holding.bytes == 0
     assert (await post(0)).content == b"{}"
     assert (await post(5, b"x")).status_code == 200
-    too_large = await post(6, largest + b"x", "/v1/applications/digits/predict")
-    assert too_large.status_code == 413
+    assert (await post(6, largest + b"x", "/v1/applications/digits/predict")).status_code == 413
     assert (live.counts.answered, live.counts.under_way) == (3, 0)
 
 
@@ -147,12 +150,7 @@ async def test_announced_frame_counts_as_held_before_its_picture_has_come(stand:
     box = stand.appliance.running()
     largest = box.frame_bytes_max
     stream, socket = _stream(stand, live, InFlight(100 * largest), largest)
-
-    def announce(number: int) -> None:
-        head = {"type": "frame", "frame": number, "captured_ms": 1.0, "bytes": largest}
-        stream.text(json.dumps(head).encode())
-
-    announce(0)
+    _announce(stream, 0, largest)
     with live.holding.posted(largest):
         assert live.holding.bytes == 2 * largest
         refused = await stand.client("device").post(
@@ -163,7 +161,7 @@ async def test_announced_frame_counts_as_held_before_its_picture_has_come(stand:
         assert live.holding.bytes == 2 * largest
         assert stream.gathered(0)
         with live.holding.posted(largest):
-            announce(2)
+            _announce(stream, 2, largest)
             assert [(said["outcome"], said["cause"]) for said in socket.said] == [("dropped", "limit")]
             assert live.holding.bytes == 2 * largest
             assert not stream.gathered(largest // 2)

@@ -2,10 +2,9 @@
 
 import pytest
 
-from tests.api.stand import Stand, good, refusal
+from tests.api.stand import ROWS, Stand, good, refusal
 
 pytestmark = pytest.mark.anyio
-ROWS = {"inputs": {"A": [[1, 2, 3, 4]], "B": [[1, 2, 3, 4]]}}
 
 
 async def test_application_is_created_changed_shown_and_deleted(stand: Stand) -> None:
@@ -182,3 +181,18 @@ async def test_device_key_sees_callable_applications_and_changes_none(stand: Sta
     assert [one["name"] for one in (await probe.get("/v1/applications")).json()["items"]] == ["adding", "digits"]
     assert (await device.get("/v1/applications/adding")).status_code == 404
     assert (await probe.delete("/v1/applications/digits")).status_code == 403
+
+
+async def test_application_is_unloaded_and_loaded_by_its_owner_only(stand: Stand) -> None:
+    """Out of service and back."""
+    harbour = stand.client("harbour")
+    shown = (await harbour.post("/v1/applications/digits/load", params={"variant": "fp32"})).json()
+    assert shown["available"] is True
+    shown = (await harbour.post("/v1/applications/digits/unload")).json()
+    assert shown["available"] is False
+    assert (await harbour.get("/v1/memory")).json()["builds"] == []
+    assert (await harbour.post("/v1/applications/digits/load")).json()["available"] is True
+    assert (await harbour.post("/v1/applications/digits/load", params={"variant": "none"})).status_code == 404
+    assert (await harbour.post("/v1/applications/adding/unload")).status_code == 403
+    assert (await stand.client("museum").post("/v1/applications/digits/unload")).status_code == 404
+    assert (await stand.client("device").post("/v1/applications/digits/unload")).status_code == 403

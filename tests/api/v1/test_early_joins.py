@@ -130,5 +130,4 @@ async def test_early_join_that_is_refused_gets_the_problem_of_the_framework(
     then = await device.post("/v1/sessions", json=order)
     assert (first.status_code, first.json()) == (then.status_code, then.json())
     assert first.json()["type"] == "/problems/unknown-application"
-    wrong = await early.client(None).post("/v1/sessions", json=ORDER)
-    assert wrong.status_code == 401
+    assert (await early.client(None).post("/v1/sessions", json=ORDER)).status_code == 401

@@ -16,7 +16,7 @@ from appliance.client.sse import ServerEvent, events
 from appliance.clock import SystemClock
 from appliance.domain.access import Role
 from appliance.runtime.telemetry import Event
-from tests.api.stand import Asking, Stand
+from tests.api.stand import Asking, Stand, good
 
 pytestmark = pytest.mark.anyio
 
@@ -111,9 +111,8 @@ async def test_event_stream_ends_when_its_key_expires(stand: Stand, monkeypatch:
     box = stand.appliance.running()
     soon = box.clock.wall_now() + datetime.timedelta(hours=1)
     order = {"role": "tenant", "expires_at": soon.isoformat()}
-    made = await stand.client().post("/v1/tenants/harbour/keys", json=order)
-    assert made.status_code == 201, made.text
-    headers = {"Authorization": f"Bearer {made.json()['key']}"}
+    made = await good(stand.client().post("/v1/tenants/harbour/keys", json=order))
+    headers = {"Authorization": f"Bearer {made['key']}"}
     async with Asking(stand.appliance.asgi, "GET", "/v1/events", headers) as line:
         assert (await line.piece()).startswith(b":")
         box.telemetry.emit("one", tenant="harbour")

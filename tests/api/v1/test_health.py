@@ -10,7 +10,7 @@ import pytest
 
 from appliance.api.http.fingerprint import fingerprint_of
 from appliance.clock import SystemClock
-from tests.api.stand import Stand, copied, stand_on
+from tests.api.stand import IMAGE, Stand, copied, stand_on
 
 pytestmark = pytest.mark.anyio
 
@@ -26,15 +26,11 @@ async def test_health_of_a_good_box_shows_all_checks_to_an_admin(stand: Stand) -
     seen = await checks(stand)
     assert {"service", "event loop", "database", "processors", "memory", "disk", "clock"} <= set(seen)
     assert {"imports", "quarantine", "keys"} <= set(seen)
+    assert "67 MB must stay free" in seen["disk"]["detail"]
     assert all(bool(check["action"]) == (check["status"] != "good") for check in seen.values())
     assert set(await checks(stand, "harbour")) == {"service", "quarantine", "files of models", "keys"}
     assert (await stand.client("device").get("/v1/health")).status_code == 403
     assert (await stand.client(None).get("/authority.crt")).status_code == 404
-
-
-async def test_health_of_disk_tells_what_must_stay_free(stand: Stand) -> None:
-    """Of what is free, uploads and imports cannot have all: the check names the bound."""
-    assert "67 MB must stay free" in (await checks(stand))["disk"]["detail"]
 
 
 async def test_health_tells_damaged_model_files(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
@@ -55,8 +51,7 @@ async def test_health_tells_damaged_model_files(furnished: tuple[Path, dict[str,
 
 async def ask(stand: Stand) -> httpx.Response:
     """A request to the model of harbour."""
-    tensor = {"name": "image", "datatype": "FP32", "shape": [1, 1, 8, 8], "data": [0.0] * 64}
-    return await stand.client("harbour").post("/v2/models/digits/infer", json={"inputs": [tensor]})
+    return await stand.client("harbour").post("/v2/models/digits/infer", json=IMAGE)
 
 
 async def test_health_warns_of_keys_that_expire_soon(stand: Stand) -> None:

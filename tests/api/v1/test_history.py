@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.stand import Stand, good, shown_when
+from tests.api.stand import IMAGE, Stand, good, shown_when
 
 pytestmark = pytest.mark.anyio
 
@@ -18,10 +18,8 @@ async def ask(stand: Stand, who: str = "admin", path: str = "/v1/history", **que
 
 async def infer(stand: Stand, times: int = 3) -> None:
     """Of the model of harbour."""
-    harbour = stand.client("harbour")
-    tensor = {"name": "image", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": [0.0] * 64}
     for _ in range(times):
-        await good(harbour.post("/v2/models/digits/infer", json={"inputs": [tensor]}))
+        await good(stand.client("harbour").post("/v2/models/digits/infer", json=IMAGE))
 
 
 async def test_history_has_the_figures_of_box_tenant_and_application(stand: Stand) -> None:

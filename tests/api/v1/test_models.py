@@ -1,9 +1,7 @@
 """Models over HTTP: upload, look, delete."""
 
-import asyncio
 import json
 import os
-import tarfile
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -21,8 +19,7 @@ from appliance.domain.parts import BatchTime, Cut, Part, PartProfile
 from appliance.policies.selection.most_accurate import MostAccurate
 from appliance.runtime.catalogue import Catalogue
 from appliance.wire.catalogue import CutShape, ProfileShape, VariantShape
-from tests.api.stand import Stand, good, imported, job_end, model_form, refusal
-from tests.fakes.waiting import until
+from tests.api.stand import Stand, good, job_end, model_form, refusal
 
 pytestmark = pytest.mark.anyio
 
@@ -226,22 +223,6 @@ async def test_model_name_is_taken_once_per_tenant(stand: Stand, digits: toys.Di
     assert (await stand.client("museum").post("/v1/models", **model_form(digits, "digits"))).status_code == 202
 
 
-async def test_import_of_a_wrong_file_fails_in_its_job(stand: Stand, digits: toys.Digits, tmp_path: Path) -> None:
-    """The upload is accepted; a file that is no model, and an archive with ../ in it, which cannot write outside, are
-    told by the job; the name is free again.
-    """
-    museum = stand.client("museum")
-    junk = await imported(museum, "wrong", b"this is no model")
-    assert (junk["state"], bool(junk["error"])) == ("failed", True)
-    assert (await museum.get("/v1/models/wrong")).status_code == 404
-    (tmp_path / "evil").write_bytes(b"x")
-    with tarfile.open(tmp_path / "evil.tar", "w") as archive:
-        archive.add(tmp_path / "evil", "../../../evil")
-    evil = await imported(museum, "wrong", digits.model.read_bytes(), calibration=(tmp_path / "evil.tar").read_bytes())
-    assert evil["state"] == "failed"
-    assert "no path inside" in evil["error"]
-
-
 @pytest.mark.nightly("another whole import")
 async def test_uploaded_variant_is_measured_called_and_deleted(stand: Stand, digits: toys.Digits) -> None:
     """Beside the made ones; the model goes on."""
@@ -267,21 +248,6 @@ async def test_model_in_use_by_another_tenants_application_is_not_deleted(stand:
     order = {"name": "sums", "model": "adding"}
     assert (await stand.client("museum").post("/v1/applications", json=order)).status_code == 201
     assert refusal(await stand.client().delete("/v1/models/adding")) == (409, "in-use")
-
-
-async def test_model_delete_waits_for_running_requests(stand: Stand, digits: toys.Digits) -> None:
-    """Requests that came before the delete are all answered well; later ones find nothing."""
-    harbour = stand.client("harbour")
-    picture = next(digits.evaluation.glob("*.png")).read_bytes()
-    requests = [
-        asyncio.create_task(harbour.post("/v1/applications/digits/predict", content=picture)) for _ in range(20)
-    ]
-    await until(lambda: stand.appliance.running().engine.status()["running"], every_s=0)
-    assert (await harbour.delete("/v1/models/digits")).status_code == 200
-    statuses = {answer.status_code for answer in await asyncio.gather(*requests)}
-    assert 200 in statuses
-    assert statuses <= {200, 404, 409}
-    assert (await harbour.post("/v1/applications/digits/predict", content=picture)).status_code == 404
 
 
 async def test_model_metadata_may_hold_name_task_and_application(stand: Stand, digits: toys.Digits) -> None:

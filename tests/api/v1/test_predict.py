@@ -5,7 +5,7 @@ import json
 import pytest
 
 from appliance.demo.zoo import toys
-from tests.api.stand import Asking, Stand, good, refusal, request_end
+from tests.api.stand import ROWS, Asking, Stand, good, refusal, request_end
 from tests.api.v1.pictures import samples
 
 pytestmark = pytest.mark.anyio
@@ -45,8 +45,7 @@ async def test_predict_gives_form_and_body_the_same_answer(stand: Stand, digits:
 
 async def test_predict_takes_and_answers_json_tensors(stand: Stand) -> None:
     """Of a model without media; a shared model serves every tenant under its name."""
-    body = {"inputs": {"A": [[1, 2, 3, 4]], "B": [[10, 20, 30, 40]]}}
-    answer = await good(stand.client("museum").post("/v1/applications/adding/predict", json=body))
+    answer = await good(stand.client("museum").post("/v1/applications/adding/predict", json=ROWS))
     assert answer["outputs"]["SUM"]["data"] in ([11, 22, 33, 44], [[11, 22, 33, 44]])
 
 
@@ -59,25 +58,32 @@ async def test_request_id_of_the_caller_comes_back(stand: Stand, digits: toys.Di
 
 
 @pytest.mark.parametrize(
-    ("content", "query", "status", "kind"),
+    ("content", "path", "status", "kind"),
     [
-        (b"", "", 422, "bad-media"),
-        (b"no picture at all", "", 422, "bad-media"),
-        (b"\x89PNG\r\n\x1a\n....", "", 422, "bad-media"),
-        (None, "?variant=int9", 404, "unknown-variant"),
-        (None, "?timeout_ms=0.000001", 504, "deadline-exceeded"),
-        (None, "?timeout_ms=-1", 422, "invalid-request"),
-        (None, "?priority=1000", 422, "invalid-request"),
-        (None, "?sequence_id=" + "x" * 200, 422, "invalid-request"),
+        (b"", DIGITS, 422, "bad-media"),
+        (b"", f"{DIGITS}?wait=false", 422, "bad-media"),
+        (b"no picture at all", DIGITS, 422, "bad-media"),
+        (b"\x89PNG\r\n\x1a\n....", DIGITS, 422, "bad-media"),
+        (None, f"{DIGITS}?variant=int9", 404, "unknown-variant"),
+        (None, f"{DIGITS}?variant=int9&wait=false", 404, "unknown-variant"),
+        (None, f"{DIGITS}?timeout_ms=0.000001", 504, "deadline-exceeded"),
+        (None, f"{DIGITS}?timeout_ms=-1", 422, "invalid-request"),
+        (None, f"{DIGITS}?priority=1000", 422, "invalid-request"),
+        (None, f"{DIGITS}?priority=1000&wait=false", 422, "invalid-request"),
+        (None, f"{DIGITS}?sequence_id=" + "x" * 200, 422, "invalid-request"),
+        (None, f"{DIGITS}?sequence_id=a&wait=false", 409, "illegal-state"),
+        (None, f"{DIGITS}?wait=perhaps", 422, "invalid-request"),
+        (None, "/v1/applications/nothing/predict?wait=false", 404, "unknown-application"),
     ],
 )
 async def test_predict_request_that_is_wrong_gets_its_own_problem(
-    stand: Stand, digits: toys.Digits, content: bytes | None, query: str, status: int, kind: str
+    stand: Stand, digits: toys.Digits, content: bytes | None, path: str, status: int, kind: str
 ) -> None:
-    if content is None:
-        content = samples(digits, 1)[0][0]
-    answer = await stand.client("device").post(DIGITS + query, content=content)
+    """At once, also where the answer would come later; nothing of it is kept."""
+    answer = await stand.client("probe").post(path, content=samples(digits, 1)[0][0] if content is None else content)
     assert refusal(answer) == (status, kind)
+    deferred = stand.appliance.running().deferred
+    assert (deferred.under_way, deferred.kept) == (0, 0)
 
 
 async def test_rate_quota_refuses_with_the_time_to_wait(stand: Stand, digits: toys.Digits) -> None:
@@ -90,8 +96,7 @@ async def test_rate_quota_refuses_with_the_time_to_wait(stand: Stand, digits: to
     assert answers[2].status_code == 429
     assert answers[2].json()["type"] == "/problems/quota-exceeded"
     assert int(answers[2].headers["retry-after"]) >= 1
-    body = {"inputs": {"A": [[1, 2, 3, 4]], "B": [[1, 2, 3, 4]]}}
-    assert (await stand.client("museum").post("/v1/applications/adding/predict", json=body)).status_code == 200
+    assert (await stand.client("museum").post("/v1/applications/adding/predict", json=ROWS)).status_code == 200
 
 
 async def test_body_above_the_limit_is_refused_unread(stand: Stand) -> None:
