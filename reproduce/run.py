@@ -7,22 +7,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from appliance.resources.cores import usable_cores
 from appliance.terminal.screen import console, say
 from reproduce.claims import Claim, Estimate, Figure, Numbers, Paper
 
-if TYPE_CHECKING:
-    from reproduce.edge_multiai.clairvoyant import Gap
-
 PAPERS = {
     "arise": "reproduce.arise",
-    "band": "reproduce.band.stated",
-    "edge-multiai": "reproduce.edge_multiai.stated",
+    "band": "reproduce.band.experiments",
+    "edge-multiai": "reproduce.edge_multiai.experiments",
     "jellyfish": "reproduce.jellyfish",
-    "scrooge": "reproduce.scrooge.stated",
+    "scrooge": "reproduce.scrooge.experiments",
 }
 """The module of each, whose `PAPER` it is."""
 _CHUNK = 20
@@ -47,17 +45,22 @@ def reproduce(paper: str, repetitions: int, *, reference: bool, as_json: bool, p
     for (_, number), found in zip(jobs, _spread(partial(_run, paper, profiles), jobs, "runs"), strict=True):
         numbers[number - 1].update(found)
     claims, tables = made.statements(numbers), made.figures(numbers)
-    closed = _clairvoyant(numbers) if reference else None
+    closed = None
+    if reference:
+        from reproduce.edge_multiai import clairvoyant
+
+        bounds = _spread(clairvoyant.bound_one, clairvoyant.gap_jobs(numbers), "bounds")
+        closed = clairvoyant.gap(numbers, chain.from_iterable(bounds))
     if as_json:
         stated, figures = [one.document() for one in claims], [one.document() for one in tables]
         facts: dict[str, Any] = {"paper": paper, "repetitions": repetitions, "stated": stated, "figures": figures}
-        print(json.dumps({**facts, "clairvoyant": closed and closed.document()}, ensure_ascii=False))
+        print(json.dumps({**facts, "clairvoyant": closed}, ensure_ascii=False))
         return
     print(stated_text(claims, made.remark, repetitions))
     for table in tables:
         print(_figure_text(table))
     if closed:
-        print(closed.text())
+        print(clairvoyant.gap_text(closed))
 
 
 def _paper(paper: str, profiles: Path | None) -> Paper:
@@ -74,13 +77,6 @@ def _run(paper: str, profiles: Path | None, job: tuple[str, int]) -> Numbers:
     """Run an experiment in a process of the pool."""
     experiment, repetition = job
     return _paper(paper, profiles).experiments[experiment](repetition)
-
-
-def _clairvoyant(numbers: Sequence[Numbers]) -> "Gap":
-    from reproduce.edge_multiai.clairvoyant import bound_one, gap, gap_jobs
-
-    jobs = gap_jobs(numbers)
-    return gap(numbers, [one for found in _spread(bound_one, jobs, "bounds") for one in found])
 
 
 def _spread(work: Callable[[Job], Done], jobs: Sequence[Job], what: str) -> Iterator[Done]:

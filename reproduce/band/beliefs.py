@@ -13,7 +13,7 @@ from typing import Literal
 
 from appliance.policies.dispatch.partition import Operator, Partition, partition
 from appliance.runtime.profiles.estimate import Estimate
-from reproduce.band.device import Leg, Times, believed
+from reproduce.band.device import Leg, believed
 from reproduce.band.phone import CPUS, MOVE_MS, PROCESSORS, Network, Phone, kind_of
 
 Method = Literal["static", "dynamic", "band"]
@@ -66,43 +66,35 @@ def estimated_ms(flops: float, tensor_bytes: float, largest: tuple[float, float,
 
 class Belief:
     """`Model` of a device for the networks of a phone. `whole`: a network is one piece, which runs on any processor and
-    without a word calls a CPU core for what that lacks (Band without subgraphs).
+    without a word calls a CPU core for what that lacks (Band without subgraphs). `profiled_ms`: what profiling took, a
+    processor after the other.
     """
 
     def __init__(
-        self,
-        phone: Phone,
-        knowledge: Knowledge,
-        seed: int,
-        *,
-        whole: bool = False,
-        weather: Weather = USUAL,
+        self, phone: Phone, knowledge: Knowledge, seed: int, *, whole: bool = False, weather: Weather = USUAL
     ) -> None:
         self._phone, self._knowledge, self._whole, self._weather = phone, knowledge, whole, weather
-        self._random = Random(f"{seed}/runs")
-        self._errors = Random(f"{seed}/errors")
+        self._random, self._errors = Random(f"{seed}/runs"), Random(f"{seed}/errors")
         self._cuts = {name: whole_cut(name) if whole else phone.cut(name) for name in phone.networks}
-        self._indices = {
-            (name, one.units): Network.indices(one.ops) for name, cut in self._cuts.items() for one in cut.subgraphs
-        }
+        self.profiled_ms = 0.0
         self._known = {name: self._profile(name) for name in phone.networks}
         self._believed: dict[str, Partition] = {}
-        self.profiled_ms = 0.0
-        """What profiling took, one processor at a time."""
-        for name in phone.networks:
-            self.profiled_ms += self._profiling_ms(name)
 
     # -- the port ------------------------------------------------------------------------------------------------------
 
     def partition(self, network: str) -> Partition:
-        found = self._believed.get(network)
-        if found is None:
-            found = self._believed[network] = believed(self._cuts[network], self._times(network))
-        return found
+        if network not in self._believed:
+            cut, known, error = self._cuts[network], self._known[network], self._knowledge.error
+            times = {
+                (one.units, processor): known[one.units, kind_of(processor)].p50_ns / 1e6 * self._off(error)
+                for one in cut.subgraphs
+                for processor in one.latency_ms
+            }
+            self._believed[network] = believed(cut, times)
+        return self._believed[network]
 
     def legs(self, network: str, units: int, processor: str) -> Sequence[Leg]:
-        kind = kind_of(processor)
-        loaded = self._weather.loaded
+        kind, loaded = kind_of(processor), self._weather.loaded
         varies = self._random.lognormvariate(0.0, self._weather.spread[kind])
         return [
             Leg(leg.took_ms * varies * loaded["cpu" if leg.elsewhere else kind], leg.elsewhere)
@@ -118,68 +110,47 @@ class Belief:
 
     # -- what is known -------------------------------------------------------------------------------------------------
 
-    def _times(self, network: str) -> Times:
-        error = self._knowledge.error
-        return {
-            (one.units, processor): self._known[network][one.units, kind_of(processor)].p50_ns
-            / 1e6
-            * (self._errors.uniform(1 - error, 1 + error) if error else 1.0)
-            for one in self._cuts[network].subgraphs
-            for processor in one.latency_ms
-        }
+    def _off(self, error: float) -> float:
+        """Draw the factor by which an estimate is off."""
+        return self._errors.uniform(1 - error, 1 + error) if error else 1.0
 
-    def _idle_ms(self, network: str, units: int, processor: str) -> float:
-        return sum(leg.took_ms for leg in self._idle_legs(network, units, processor))
+    def _indices(self, name: str, units: int) -> Sequence[int]:
+        """The stretches of a subgraph."""
+        if self._whole:
+            return range(len(self._phone.networks[name].stretches))
+        return Network.indices(next(one.ops for one in self._cuts[name].subgraphs if one.units == units))
 
     def _idle_legs(self, name: str, units: int, processor: str) -> list[Leg]:
-        """Of a run on a phone that does nothing else."""
-        network = self._phone.networks[name]
+        """The legs of a run on a phone that does nothing else."""
+        network, indices = self._phone.networks[name], self._indices(name, units)
         if not self._whole:
-            return [Leg(self._phone.run_ms(network, self._indices[name, units], processor))]
+            return [Leg(self._phone.run_ms(network, indices, processor))]
         legs: list[Leg] = []
-        for index, stretch in enumerate(network.stretches):
-            if processor in stretch.processors:
+        for index in indices:
+            if processor in network.stretches[index].processors:
                 legs.append(Leg(self._phone.run_ms(network, [index], processor)))
             else:
-                moves = 1 if index == len(network.stretches) - 1 else 2
+                moves = 1 if index == indices[-1] else 2
                 legs.append(Leg(self._phone.work_ms(network, index, CPUS[0]) + moves * MOVE_MS, CPUS))
         return legs
 
     def _profile(self, name: str) -> dict[tuple[int, str], Estimate]:
-        """(units, kind of processor) → what is believed at the start."""
+        """(units, kind of processor) → what is believed at the start; what was measured for it is counted."""
         found: dict[tuple[int, str], float] = {}
-        cut = self._cuts[name]
+        cut, network = self._cuts[name], self._phone.networks[name]
+        work = {one.units: network.work(self._indices(name, one.units)) for one in cut.subgraphs}
         for processor in sorted({p for one in cut.subgraphs for p in one.latency_ms}):
             kind = kind_of(processor)
-            able = [one for one in cut.subgraphs if processor in one.latency_ms]
-            largest = max(able, key=lambda one: (self._work(name, one.units)[0], one.units))
-            measured_ms = self._idle_ms(name, largest.units, processor)
-            for one in able:
-                if self._knowledge.method == "band":
-                    scale = (*self._work(name, largest.units), measured_ms)
-                    ms = estimated_ms(*self._work(name, one.units), scale, BETA.get(kind, BETA_ACCELERATOR))
-                else:
-                    ms = self._idle_ms(name, one.units, processor)
-                found[one.units, kind] = ms
-        error = self._knowledge.first_error
-        off = {key: self._errors.uniform(1 - error, 1 + error) if error else 1.0 for key in sorted(found)}
+            able = [one.units for one in cut.subgraphs if processor in one.latency_ms]
+            largest = max(able, key=lambda units: (work[units][0], units))
+            measured = [largest] if self._knowledge.method == "band" else able
+            times = {units: sum(leg.took_ms for leg in self._idle_legs(name, units, processor)) for units in measured}
+            self.profiled_ms += MEASURED_RUNS * sum(times.values())
+            scale, beta = (*work[largest], times[largest]), BETA.get(kind, BETA_ACCELERATOR)
+            for units in able:
+                found[units, kind] = times.get(units) or estimated_ms(*work[units], scale, beta)
+        off = {key: self._off(self._knowledge.first_error) for key in sorted(found)}
         return {key: Estimate(ms * off[key] * 1e6, 1.5, ms * 1e6, is_plain=True) for key, ms in found.items()}
-
-    def _profiling_ms(self, name: str) -> float:
-        cut, total_ms = self._cuts[name], 0.0
-        for processor in sorted({p for one in cut.subgraphs for p in one.latency_ms}):
-            times = [self._idle_ms(name, one.units, processor) for one in cut.subgraphs if processor in one.latency_ms]
-            total_ms += MEASURED_RUNS * (max(times) if self._knowledge.method == "band" else sum(times))
-        return total_ms
-
-    def _work(self, name: str, units: int) -> tuple[float, float]:
-        """FLOPs and tensor bytes of a subgraph."""
-        network: Network = self._phone.networks[name]
-        if self._whole:
-            last = len(network.stretches) - 1
-            return network.flops(0, last), network.tensor_bytes(0, last)
-        indices = self._indices[name, units]
-        return network.flops(indices[0], indices[-1]), network.tensor_bytes(indices[0], indices[-1])
 
 
 def whole_cut(name: str) -> Partition:

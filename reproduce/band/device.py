@@ -7,8 +7,8 @@ excluded, and what ran there goes back as it was. There is no memory, and every 
 
 import heapq
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Protocol
 
@@ -54,7 +54,6 @@ class _Request:
     network: str
     on_end: Callable[["Answer"], None]
     is_dropped_late: bool
-    began_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +61,8 @@ class Answer:
     """How a request ended; `ended_ms` is when. Not `ran`: it was dropped, for it could not be in time."""
 
     name: str
-    network: str
-    arrival_ms: float
     ended_ms: float
-    deadline_ms: float
     ran: bool
-    began_ms: float | None = None
-    """When its first run began."""
-
-    @property
-    def in_time(self) -> bool:
-        return self.ran and self.ended_ms <= self.deadline_ms + ROUNDING_MS
 
 
 @dataclass(slots=True, eq=False)
@@ -101,20 +91,10 @@ class Trace:
     end_ms: float
 
 
-@dataclass(slots=True)
-class Use:
-    """Sums of a device's life."""
-
-    busy_ms: dict[str, float]
-    runs: int = 0
-    decisions: int = 0
-    broken: int = 0
-    """Runs that a loss broke off."""
-    traces: list[Trace] = field(default_factory=list)
-
-
 class Device:
-    """`serial`: networks of which one request at a time is under way, as one instance of a common runtime does."""
+    """Runs requests on processors. `is_serial`: one request of a network at a time is under way, as one instance of a
+    common runtime does. `traces`: the runs that ended. `broken`: how many a loss broke off.
+    """
 
     def __init__(
         self,
@@ -123,12 +103,11 @@ class Device:
         model: Model,
         *,
         transfer_ms: float = 0.0,
-        serial: Collection[str] = (),
+        is_serial: bool = False,
     ) -> None:
         self.now_ms = 0.0
         self._policy, self._model, self._transfer_ms = policy, model, transfer_ms
-        self._processors = tuple(processors)
-        self._serial = frozenset(serial)
+        self._processors, self._is_serial = tuple(processors), is_serial
         self._waiting: dict[str, _Request] = {}
         self._running: dict[str, _Run] = {}
         self._helping: dict[str, _Run] = {}
@@ -138,7 +117,8 @@ class Device:
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = count()
         self._is_due = False
-        self.use = Use(dict.fromkeys(self._processors, 0.0))
+        self.traces: list[Trace] = []
+        self.broken = 0
 
     # -- what happens to it --------------------------------------------------------------------------------------------
 
@@ -169,7 +149,12 @@ class Device:
         self._lost[processor] += 1
         for place, run in [*self._running.items()]:
             if processor in (place, run.helper):
-                self._break_off(place, run)
+                run.is_broken = True
+                self.broken += 1
+                del self._running[place]
+                if run.helper is not None:
+                    del self._helping[run.helper]
+                self._requeue(run.request, at_head=True)
         self._is_due = True
 
     def restore(self, processor: str) -> None:
@@ -206,7 +191,6 @@ class Device:
         while jobs and any(self._can_begin(name) and until <= self.now_ms for name, until in free_ms.items()):
             processors = tuple(Processor(name, until) for name, until in free_ms.items())
             plan = self._policy.plan(DispatchInput(self.now_ms, processors, tuple(jobs.values()), self._transfer_ms))
-            self.use.decisions += 1
             late = [name for name in plan.violated if self._waiting[name].is_dropped_late]
             for name in late:
                 del jobs[name]
@@ -238,21 +222,17 @@ class Device:
             found[name] = request.job
         return found
 
-    def _open(self) -> dict[str, None]:
-        """Who may begin: all that wait; of a serial network the one that has begun, else the first."""
-        if not self._serial:
-            return dict.fromkeys(self._waiting)
+    def _open(self) -> list[str]:
+        """Requests that may begin: all that wait, or of each network the one that has begun, else the first."""
+        if not self._is_serial:
+            return [*self._waiting]
         running = {run.request.network for run in self._running.values()}
         first: dict[str, str] = {}
-        opened: dict[str, None] = {}
         for name, request in self._waiting.items():
-            if request.network not in self._serial:
-                opened[name] = None
-            elif request.network not in running:
-                held = first.get(request.network)
-                if held is None or (request.job.done and not self._waiting[held].job.done):
-                    first[request.network] = name
-        return opened | dict.fromkeys(first.values())
+            held = first.setdefault(request.network, name)
+            if request.job.done and not self._waiting[held].job.done:
+                first[request.network] = name
+        return [name for network, name in first.items() if network not in running]
 
     def _run_on(self, name: str) -> _Run | None:
         """The run that keeps a processor busy, as its own or as one that calls it."""
@@ -277,8 +257,6 @@ class Device:
 
     def _begin(self, decision: Decision, believed_ms: float) -> None:
         request = self._waiting.pop(decision.job)
-        if request.began_ms is None:
-            request.began_ms = self.now_ms
         place = decision.processor
         moved_ms = self._moved_ms(request.job, place)
         legs = deque(self._model.legs(request.network, decision.units, place))
@@ -309,7 +287,6 @@ class Device:
         idle = next((name for name in leg.elsewhere if self._can_begin(name)), None)
         if idle is not None:
             run.helper, self._helping[idle] = idle, run
-            self.use.busy_ms[idle] += leg.took_ms
             return leg.took_ms
         hosts = [host for name in leg.elsewhere if (host := self._run_on(name))]
         if not hosts:
@@ -320,9 +297,7 @@ class Device:
     def _ended(self, run: _Run) -> None:
         place, request = run.decision.processor, run.request
         del self._running[place]
-        self.use.runs += 1
-        self.use.busy_ms[place] += self.now_ms - run.start_ms
-        self.use.traces.append(Trace(place, request.job.name, run.decision.ops, run.start_ms, self.now_ms))
+        self.traces.append(Trace(place, request.job.name, run.decision.ops, run.start_ms, self.now_ms))
         took_ms = self.now_ms - run.start_ms - run.moved_ms
         self._model.learn(request.network, run.decision.units, place, took_ms)
         self._is_due = True
@@ -337,22 +312,13 @@ class Device:
         again = {request.job.name: request}
         self._waiting = again | self._waiting if at_head else self._waiting | again
 
-    def _break_off(self, place: str, run: _Run) -> None:
-        run.is_broken = True
-        del self._running[place]
-        if run.helper is not None:
-            self._helping.pop(run.helper)
-        self.use.broken += 1
-        self._requeue(run.request, at_head=True)
-
     def _end(self, request: _Request, *, ran: bool) -> None:
         job = request.job
         if job.name in self._answered:
             raise Broken(f"request {job.name!r} was answered twice")
         self._answered.add(job.name)
         self._is_due = True
-        times = job.arrival_ms, self.now_ms, job.deadline_ms
-        request.on_end(Answer(job.name, request.network, *times, ran, request.began_ms))
+        request.on_end(Answer(job.name, self.now_ms, ran))
 
 
 Times = Mapping[tuple[int, str], float]

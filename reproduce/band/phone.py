@@ -80,12 +80,12 @@ class Network:
         """Which stretches these operators are."""
         return tuple(int(name.rpartition("/")[2]) for name in operators)
 
-    def flops(self, first: int, last: int) -> float:
-        return 2e9 * self.gmac * sum(one.share for one in self.stretches[first : last + 1])
-
-    def tensor_bytes(self, first: int, last: int) -> float:
-        """Of the input and the output of these stretches."""
-        return (self.stretches[first - 1].out_bytes if first else self.in_bytes) + self.stretches[last].out_bytes
+    def work(self, indices: Sequence[int]) -> tuple[float, float]:
+        """FLOPs of adjacent stretches, and bytes of their input and output."""
+        first, last = indices[0], indices[-1]
+        in_bytes = self.stretches[first - 1].out_bytes if first else self.in_bytes
+        flops = 2e9 * self.gmac * sum(one.share for one in self.stretches[first : last + 1])
+        return flops, in_bytes + self.stretches[last].out_bytes
 
 
 @dataclass(frozen=True)

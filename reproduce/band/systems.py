@@ -26,12 +26,12 @@ class Setup:
 
 def device(setup: Setup, system: System, seed: int, knowledge: Knowledge = AS_BAND) -> tuple[Device, Belief]:
     """A system on the phone. A fixed one has one instance of each network, and serves first come, first served."""
-    phone, policy, serial = setup.phone, setup.policy, frozenset[str]()
-    if system in ("fixed", "max partition"):
+    phone, policy, is_fixed = setup.phone, setup.policy, system in ("fixed", "max partition")
+    if is_fixed:
         networks = {name: bound(one, setup.homes[name], system) for name, one in phone.networks.items()}
-        phone, policy, serial = replace(phone, networks=networks), "fifo", frozenset(networks)
+        phone, policy = replace(phone, networks=networks), "fifo"
     belief = Belief(phone, knowledge, seed, whole=system == "no subgraphs", weather=setup.weather)
-    made = Device(setup.processors, DISPATCH_POLICIES[policy](), belief, transfer_ms=MOVE_MS, serial=serial)
+    made = Device(setup.processors, DISPATCH_POLICIES[policy](), belief, transfer_ms=MOVE_MS, is_serial=is_fixed)
     return made, belief
 
 

@@ -1,10 +1,9 @@
 """How far our policy goes from iWS-BFE to a planner that knows every arrival."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
-from typing import Any
+from statistics import fmean
 
 from appliance.lab.clairvoyant.reference import Reference
 from reproduce.claims import Numbers
@@ -14,49 +13,6 @@ from reproduce.edge_multiai.sweep import Cell, bound_cell
 YARDSTICK = "iws-bfe"
 Allowed = Sequence[tuple[Cell, float]]
 """Runs of ours with the same requests and memory, each with the share of requests that may be cold."""
-
-
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """Sums of utility and of cold share over `runs`."""
-
-    runs: int
-    utility_gained: float
-    utility_open: float
-    utility_reached: float
-    """By the clairvoyant's own plan: an estimate of `utility_open` from below."""
-    cold_saved: float
-    cold_open: float
-
-    @property
-    def utility_share(self) -> float | None:
-        return self.utility_gained / self.utility_open if self.utility_open else None
-
-    @property
-    def cold_share(self) -> float | None:
-        return self.cold_saved / self.cold_open if self.cold_open else None
-
-    def document(self) -> dict[str, Any]:
-        """For `--json`: means over the runs, and the shares of the way that ours goes."""
-        return {
-            "runs": self.runs,
-            "utility_gap": self.utility_open / self.runs,
-            "utility_gap_to_plan": self.utility_reached / self.runs,
-            "utility_share_closed": self.utility_share,
-            "cold_gap": self.cold_open / self.runs,
-            "cold_share_closed": self.cold_share,
-        }
-
-    def text(self) -> str:
-        """A paragraph of Markdown."""
-        return (
-            "## Our policy between iws-bfe and the clairvoyant\n\n"
-            f"Over {self.runs} runs iws-bfe's utility is {self.utility_open / self.runs:.2f} below the bound "
-            f"and {self.utility_reached / self.runs:.2f} below the plan of a clairvoyant; expected-utility closes "
-            f"{self.utility_share or 0.0:.0%} of the way to the bound. "
-            f"Of {100 * self.cold_open / self.runs:.2f} points of avoidable cold starts it closes "
-            f"{self.cold_share or 0.0:.0%}."
-        )
 
 
 def gap_jobs(repetitions: Sequence[Numbers]) -> list[Allowed]:
@@ -76,8 +32,10 @@ def bound_one(job: Allowed) -> list[tuple[Cell, Reference]]:
     return list(zip(cells, bound_cell(cells[0], [cold for _, cold in job]), strict=True))
 
 
-def gap(repetitions: Sequence[Numbers], references: Iterable[tuple[Cell, Reference]]) -> Gap:
-    """Pool all given runs."""
+def gap(repetitions: Sequence[Numbers], references: Iterable[tuple[Cell, Reference]]) -> dict[str, float]:
+    """Pool all given runs: how far iWS-BFE is below the bound and below the clairvoyant's own plan, which estimates the
+    bound from below, and the shares of the way that ours goes (0 where there is none).
+    """
     rows = []
     for cell, reference in references:
         one = repetitions[cell.repetition - 1]
@@ -86,4 +44,23 @@ def gap(repetitions: Sequence[Numbers], references: Iterable[tuple[Cell, Referen
         gained, saved = one[f"{ours}/utility"] - utility, cold - one[f"{ours}/cold"] / 100
         ahead = reference.utility_most - utility, reference.utility_reached - utility
         rows.append((gained, *ahead, saved, cold - reference.cold_least))
-    return Gap(len(rows), *(sum(column) for column in zip(*rows, strict=True)))
+    gained, most, reached, saved, cold = (fmean(column) for column in zip(*rows, strict=True))
+    return {
+        "runs": len(rows),
+        "utility_gap": most,
+        "utility_gap_to_plan": reached,
+        "utility_share_closed": gained / most if most else 0.0,
+        "cold_gap": cold,
+        "cold_share_closed": saved / cold if cold else 0.0,
+    }
+
+
+def gap_text(gap: Mapping[str, float]) -> str:
+    """A paragraph of Markdown."""
+    return (
+        "## Our policy between iws-bfe and the clairvoyant\n\n"
+        f"Over {gap['runs']} runs iws-bfe's utility is {gap['utility_gap']:.2f} below the bound "
+        f"and {gap['utility_gap_to_plan']:.2f} below the plan of a clairvoyant; expected-utility closes "
+        f"{gap['utility_share_closed']:.0%} of the way to the bound. "
+        f"Of {100 * gap['cold_gap']:.2f} points of avoidable cold starts it closes {gap['cold_share_closed']:.0%}."
+    )

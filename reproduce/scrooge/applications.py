@@ -6,11 +6,14 @@ quick a V100 is for the detector and for YOLO, objects in a frame (§2), loading
 saves (§4.4); CPU stages, to how many front ends Nexus needs (§4.2). *Assumed*: the rest.
 """
 
-from collections.abc import Mapping, Sequence
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 from appliance.policies.allocation.base import Profile, WorkerType
-from reproduce.scrooge.profiles import Measured, Network, profiles_of
 
 P100, V100, CPU = "P100", "V100", "cpu"
 PRICES: Mapping[str, float] = {P100: 2.07, V100: 3.06, CPU: 0.83}
@@ -20,6 +23,67 @@ CORES = 6
 LOAD_S = 5.0
 """Weights and just-in-time compilation; of a CPU stage nothing."""
 SLO_MS = 400.0
+BATCHES = (1, 2, 4, 8, 16, 32)
+CONCURRENCIES = (1, 2, 3, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """What a batch takes while so many run on one worker (§3.2), in milliseconds on the slower device; `quicker`: how
+    many times as quick the other one is.
+
+    The paper prints a few points of one network only. Here a batch of b needs the device alone for `alone` and b times
+    `alone_item`, and for `beside` and b times `beside_item` something else: the processor that feeds it, copies, gaps
+    between kernels. Batches that run at once take turns at the device and overlap in all else, so the time of a batch
+    among e of them follows by mean value analysis of a closed queue (Reiser and Lavenberg 1980). Throughput rises with
+    e up to what the device can do; no interference beyond that is assumed.
+    """
+
+    alone: float
+    alone_item: float
+    beside: float
+    beside_item: float
+    quicker: float
+
+    def run_ms(self, batch: int, concurrency: int, speed: float = 1.0) -> float:
+        """Of one batch while `concurrency` of them run, on a device of that speed."""
+        return _run_ms(self, batch, concurrency) / speed
+
+
+@cache
+def _run_ms(network: Network, batch: int, concurrency: int) -> float:
+    alone = network.alone + network.alone_item * batch
+    beside = network.beside + network.beside_item * batch
+    waiting = taken = 0.0
+    for running in range(1, concurrency + 1):
+        at_device = alone * (1.0 + waiting)
+        taken = at_device + beside
+        waiting = running * at_device / taken
+    return taken
+
+
+def profiles_of(network: Network, speeds: dict[str, float]) -> Iterator[Profile]:
+    """On each worker type, whose speed is given."""
+    for worker, speed in speeds.items():
+        for batch in BATCHES:
+            for concurrency in CONCURRENCIES:
+                yield Profile(worker, batch, concurrency, network.run_ms(batch, concurrency, speed))
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A network whose times somebody has measured: `takes_ms` by worker type, batch and how many run at once, from 1 of
+    either on without a gap below the largest ones.
+    """
+
+    takes_ms: Mapping[tuple[str, int, int], float]
+
+    @property
+    def profiles(self) -> tuple[Profile, ...]:
+        """What was measured, and nothing else (SC-05)."""
+        return tuple(
+            Profile(worker, batch, running, ms) for (worker, batch, running), ms in sorted(self.takes_ms.items())
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +113,7 @@ class Application:
     name: str
     stages: Mapping[str, Network | Measured | CpuStage]
     edges: tuple[Edge, ...]
-    fps: tuple[float, float]
+    fps: Sequence[float]
     scenes: Sequence[Mapping[str, float]]
     front_ends: int = 0
     prices: Mapping[str, float] = field(default_factory=lambda: PRICES)
@@ -86,42 +150,14 @@ class Application:
         return made.run_ms(batch, running, 1.0 if worker == P100 else made.quicker)
 
 
-VIDEOS = (8.94, 4.0, 0.37)
-"""Objects a frame: vid1, the middle of vid2's range, vid3 (§2)."""
+def _application(name: str, facts: dict[str, Any]) -> Application:
+    """An application as `applications.toml` has it."""
+    stages: dict[str, Network | Measured | CpuStage] = {
+        stage: CpuStage(**one) if "item_ms" in one else Network(**one) for stage, one in facts["stages"].items()
+    }
+    edges = tuple(Edge(*edge) for edge in facts["edges"])
+    return Application(name, stages, edges, facts["fps"], facts["scenes"], facts.get("front_ends", 0))
 
-TRAFFIC = Application(
-    "traffic",
-    {
-        "inception": Network(alone=12.0, alone_item=27.0, beside=6.0, beside_item=14.0, quicker=1.11),
-        "vehicles": Network(alone=8.0, alone_item=34.0, beside=4.0, beside_item=9.0, quicker=1.21),
-        "faces": Network(alone=8.0, alone_item=34.0, beside=4.0, beside_item=9.0, quicker=1.21),
-    },
-    (Edge("inception", "vehicles", "vehicles"), Edge("inception", "faces", "persons")),
-    (2.0, 5.0),
-    [{"vehicles": mean, "persons": mean / 3.0} for mean in VIDEOS],
-)
-FACE = Application(
-    "face",
-    {
-        "detector": Network(alone=2.0, alone_item=15.0, beside=4.0, beside_item=30.0, quicker=1.21),
-        "crop": CpuStage(180.0),
-        "prnet": Network(alone=0.5, alone_item=4.0, beside=2.0, beside_item=8.0, quicker=1.21),
-    },
-    (Edge("detector", "crop"), Edge("crop", "prnet", "faces")),
-    (12.0, 30.0),
-    [{"faces": mean} for mean in (1.0, 1.5, 2.0)],
-    front_ends=6,
-)
-TRACKER = Application(
-    "tracker",
-    {
-        "mobilenet": Network(alone=8.0, alone_item=22.0, beside=6.0, beside_item=20.0, quicker=1.21),
-        "patches": CpuStage(80.0),
-        "triplet": Network(alone=1.0, alone_item=3.0, beside=2.0, beside_item=2.0, quicker=1.21),
-    },
-    (Edge("mobilenet", "patches"), Edge("patches", "triplet", "persons")),
-    (15.0, 40.0),
-    [{"persons": mean} for mean in VIDEOS],
-    front_ends=4,
-)
-APPLICATIONS: Mapping[str, Application] = {one.name: one for one in (TRAFFIC, FACE, TRACKER)}
+
+_WRITTEN = tomllib.loads(Path(__file__).with_name("applications.toml").read_text("utf-8"))
+APPLICATIONS: Mapping[str, Application] = {name: _application(name, facts) for name, facts in _WRITTEN.items()}

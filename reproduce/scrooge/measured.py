@@ -13,10 +13,8 @@ from functools import cache, partial
 from pathlib import Path
 
 from reproduce.claims import Experiment, Paper
-from reproduce.scrooge.applications import APPLICATIONS, CPU, PRICES, V100, Application
-from reproduce.scrooge.experiments import DURATION_S, compared_conditions, experiments_of
-from reproduce.scrooge.profiles import Measured
-from reproduce.scrooge.stated import comparison
+from reproduce.scrooge.applications import APPLICATIONS, CPU, PRICES, V100, Application, Measured
+from reproduce.scrooge.experiments import DURATION_S, compared_conditions, comparison, experiments_of
 
 T4 = "T4"
 MEASURED_PRICES: Mapping[str, float] = {V100: PRICES[V100], T4: 0.526, CPU: PRICES[CPU]}

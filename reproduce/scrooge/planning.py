@@ -113,11 +113,8 @@ class Planner:
             workers = max(1.0, module.rate_rps * each_ms / 1000.0)
             waits[module.name] = max(0.0, module.rate_rps / root - 1.0) * each_ms / workers if root else 0.0
 
-        def behind(stage: str) -> float:
-            after = [target for source, target in self._edges if source == stage]
-            return waits[stage] + max((behind(name) for name in after), default=0.0)
-
-        return behind(self._application.root)
+        root_stage = self._application.root
+        return waits[root_stage] + _behind(root_stage, self._edges, waits)
 
     def _bridged(self) -> tuple[tuple[str, str], ...]:
         """Edges between the stages that the policy sees."""
@@ -136,18 +133,19 @@ class Planner:
         return [Spot(name, CPU, index, 1, 1, 1.0, 0.0) for name in self._in_front for index in range(self._front_ends)]
 
     def _behind(self, spots: Sequence[Spot]) -> dict[str, float]:
-        runs: dict[str, float] = {}
+        """By stage, what the slowest way behind it runs."""
+        runs: dict[str, float] = dict.fromkeys(self._application.stages, 0.0)
         for spot in spots:
-            runs[spot.stage] = max(
-                runs.get(spot.stage, 0.0),
-                self._application.run_ms(spot.stage, spot.worker, spot.batch, spot.concurrency),
-            )
+            takes_ms = self._application.run_ms(spot.stage, spot.worker, spot.batch, spot.concurrency)
+            runs[spot.stage] = max(runs[spot.stage], takes_ms)
+        edges = [(edge.source, edge.target) for edge in self._application.edges]
+        return {stage: _behind(stage, edges, runs) for stage in runs}
 
-        def behind(stage: str) -> float:
-            after = [edge.target for edge in self._application.after[stage]]
-            return max((runs.get(name, 0.0) + behind(name) for name in after), default=0.0)
 
-        return {stage: behind(stage) for stage in self._application.stages}
+def _behind(stage: str, edges: Sequence[tuple[str, str]], takes_ms: Mapping[str, float]) -> float:
+    """What the slowest way behind a stage takes."""
+    after = [target for source, target in edges if source == stage]
+    return max((takes_ms[name] + _behind(name, edges, takes_ms) for name in after), default=0.0)
 
 
 _NOTHING = -10_000

@@ -1,40 +1,28 @@
 """One run: clients, an application, a planner, a turn-off delay; what it cost, and which frames were in time."""
 
 from bisect import bisect_left
+from collections import defaultdict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
+from statistics import fmean
 
 from appliance.clock import NS_PER_S
+from reproduce.claims import Numbers
 from reproduce.scrooge.agenda import Agenda
 from reproduce.scrooge.applications import LOAD_S, SLO_MS, Application
-from reproduce.scrooge.demand import WINDOW_S, Demand, rates_of
 from reproduce.scrooge.planning import Planner
 from reproduce.scrooge.service import Service
-from reproduce.scrooge.workload import Workload
+from reproduce.scrooge.workload import Sent, Workload
 
 CHANGE = 0.1
 """Less than this plans nothing anew."""
 HEADROOM = 1.3
 """Rates are planned for with so much more than was seen."""
 OFF_DELAY_S = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """`cost`, `rented`: USD, by shares, and of whole workers with those kept warm. `finish`: of all frames."""
-
-    frames: int
-    in_time: int
-    cost: float
-    rented: float
-    plans: int
-    loads: int
-    windows: Mapping[int, tuple[int, int]]
-    """Second → frames sent, frames in time (SC-28)."""
-
-    @property
-    def finish(self) -> float:
-        return self.in_time / max(1, self.frames)
+WINDOW_S = 0.5
+WINDOWS = 2
+"""Over so many of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,45 +38,71 @@ class Conditions:
     """Instances that a plan gives up go on until those that it wants are loaded."""
 
 
+class Demand:
+    """What the planner is told: frames a second as clients said when they joined, and items a frame as the mean of the
+    last windows of half a second (SC-18, SC-19).
+    """
+
+    def __init__(self, application: Application) -> None:
+        self._application = application
+        self._windows: deque[list[Sent]] = deque([[]], maxlen=WINDOWS)
+
+    def note(self, sent: Sent) -> None:
+        self._windows[-1].append(sent)
+
+    def turn(self) -> None:
+        """A window is over."""
+        self._windows.append([])
+
+    def rates(self, fps: float) -> dict[str, float]:
+        """Items a second by stage when so many frames a second come."""
+        frames = [sent for window in self._windows for sent in window]
+        if not frames:
+            return rates_of(self._application, fps, {})
+        kinds = frames[0].objects
+        return rates_of(self._application, fps, {k: sum(f.objects[k] for f in frames) / len(frames) for k in kinds})
+
+
+def rates_of(application: Application, fps: float, objects: Mapping[str, float]) -> dict[str, float]:
+    """Items a second by stage, from objects a frame by kind."""
+    rates = {application.root: fps}
+    ahead = [application.root]
+    while ahead:
+        source = ahead.pop()
+        for edge in application.after[source]:
+            rates[edge.target] = rates[source] * (1.0 if edge.objects is None else objects.get(edge.objects, 1.0))
+            ahead.append(edge.target)
+    return rates
+
+
 class _Run:
     def __init__(self, application: Application, workload: Workload, planner: Planner, conditions: Conditions) -> None:
         self._application, self._workload, self._planner = application, workload, planner
-        self._conditions = conditions
-        self._agenda = Agenda()
-        load_s = 0.0 if conditions.foresight else LOAD_S
-        self._service = Service(
+        self._conditions, self._agenda, self._demand = conditions, Agenda(), Demand(application)
+        self.service = Service(
             self._agenda,
             application,
             conditions.slo_ms,
             conditions.off_delay_s,
-            load_s,
+            0.0 if conditions.foresight else LOAD_S,
             hands_over=conditions.hands_over,
         )
-        self._demand = Demand(application)
         self._planned: dict[str, float] = {}
-        self._plans = 0
+        self.plans = 0
         self._times = [sent.at_ns for sent in workload.frames]
-        self._next = 0
 
-    def figures(self) -> Figures:
-        agenda, workload = self._agenda, self._workload
-        for stream in workload.streams:
-            for at_s in (stream.joins_s, stream.leaves_s):
-                agenda.at(round(at_s * NS_PER_S), self._look)
-        agenda.at(0, self._tick)
-        if workload.frames:
-            agenda.at(self._times[0], self._send)
-        agenda.run()
-        self._service.settle()
-        return self._counted()
+    def finish(self) -> None:
+        for at_s in (at_s for stream in self._workload.streams for at_s in (stream.joins_s, stream.leaves_s)):
+            self._agenda.at(round(at_s * NS_PER_S), self._look)
+        self._agenda.at(0, self._tick)
+        for sent in self._workload.frames:
+            self._agenda.at(sent.at_ns, partial(self._send, sent))
+        self._agenda.run()
+        self.service.settle()
 
-    def _send(self) -> None:
-        sent = self._workload.frames[self._next]
-        self._next += 1
-        if self._next < len(self._times):
-            self._agenda.at(self._times[self._next], self._send)
+    def _send(self, sent: Sent) -> None:
         self._demand.note(sent)
-        self._service.take(sent)
+        self.service.take(sent)
 
     def _tick(self) -> None:
         self._look()
@@ -99,16 +113,14 @@ class _Run:
     def _look(self) -> None:
         """Plan anew where rates have changed."""
         rates = {name: rate * self._conditions.headroom for name, rate in self._rates().items()}
-        if all(
-            abs(rate - self._planned.get(name, 0.0)) <= CHANGE * self._planned.get(name, 0.0)
-            for name, rate in rates.items()
-        ):
+        planned = {name: self._planned.get(name, 0.0) for name in rates}
+        if all(abs(rate - planned[name]) <= CHANGE * planned[name] for name, rate in rates.items()):
             return
-        deployment = self._planner.deployment(rates, self._service.existing())
-        self._plans += 1
+        deployment = self._planner.deployment(rates, self.service.existing())
+        self.plans += 1
         if deployment is not None:
             self._planned = rates
-            self._service.enact(deployment)
+            self.service.enact(deployment)
 
     def _rates(self) -> dict[str, float]:
         now_s = self._agenda.now_ns / NS_PER_S
@@ -120,23 +132,23 @@ class _Run:
         objects = {k: sum(f.objects[k] for f in frames) / len(frames) for k in frames[0].objects} if frames else {}
         return rates_of(self._application, float(last - first), objects)
 
-    def _counted(self) -> Figures:
-        windows: dict[int, list[int]] = {}
-        for sent, is_in_time in self._service.ends:
-            counts = windows.setdefault(sent.at_ns // NS_PER_S, [0, 0])
-            counts[0] += 1
-            counts[1] += is_in_time
-        return Figures(
-            frames=len(self._service.ends),
-            in_time=sum(is_in_time for _, is_in_time in self._service.ends),
-            cost=self._service.cost,
-            rented=self._service.rented,
-            plans=self._plans,
-            loads=self._service.loads,
-            windows={second: (sent, done) for second, (sent, done) in sorted(windows.items())},
-        )
 
+def run(application: Application, workload: Workload, planner: Planner, conditions: Conditions) -> Numbers:
+    """Run to the last frame's end. `finish`: the share of `frames` in time; `windows`: its mean over seconds (SC-28).
 
-def run(application: Application, workload: Workload, planner: Planner, conditions: Conditions) -> Figures:
-    """To the last frame's end."""
-    return _Run(application, workload, planner, conditions).figures()
+    `cost`, `rented`: USD, by shares, and of whole workers with those kept warm.
+    """
+    done = _Run(application, workload, planner, conditions)
+    done.finish()
+    ends, windows = done.service.ends, defaultdict[int, list[bool]](list)
+    for sent, is_in_time in ends:
+        windows[sent.at_ns // NS_PER_S].append(is_in_time)
+    return {
+        "frames": len(ends),
+        "finish": sum(is_in_time for _, is_in_time in ends) / max(1, len(ends)),
+        "windows": fmean(fmean(found) for found in windows.values()) if windows else 1.0,
+        "cost": done.service.cost,
+        "rented": done.service.rented,
+        "plans": done.plans,
+        "loads": done.service.loads,
+    }

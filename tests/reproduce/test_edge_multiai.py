@@ -9,20 +9,22 @@ import pytest
 from appliance.domain.robustness import Served
 from appliance.lab.clairvoyant.reference import Reference
 from reproduce.claims import Claim, Estimate, Numbers, estimate, named
-from reproduce.edge_multiai.clairvoyant import gap, gap_jobs
+from reproduce.edge_multiai.clairvoyant import gap, gap_jobs, gap_text
 from reproduce.edge_multiai.experiments import (
     DEVIATIONS,
     EXPERIMENTS,
     MEMORIES_MB,
     OURS,
+    PAPER,
     POLICIES,
     cells,
+    figures,
     mean,
     name_of,
+    nearest_memory_mb,
     numbers_of,
+    statements,
 )
-from reproduce.edge_multiai.figures import figures
-from reproduce.edge_multiai.stated import PAPER, nearest_memory_mb, statements
 from reproduce.edge_multiai.sweep import Cell
 from reproduce.edge_multiai.table2 import TABLE_II
 from reproduce.run import stated_text
@@ -131,11 +133,12 @@ def test_gap_share_is_pooled_over_cells() -> None:
         (Cell(OURS, 700, 0.0, 1), Reference(0.1, 0.1, 85, 0, 82)),
     ]
     found = gap([numbers], references)
-    assert found.utility_share == pytest.approx((2 + 0) / (4 + 5))
-    assert found.utility_reached == pytest.approx(3 + 2)
-    assert found.cold_share == pytest.approx((0.2 + 0.3) / (0.3 + 0.3))
-    assert found.document()["runs"] == 2
-    assert "22%" in found.text()
+    assert found["runs"] == 2
+    assert found["utility_gap"] == pytest.approx((4 + 5) / 2)
+    assert found["utility_share_closed"] == pytest.approx((2 + 0) / (4 + 5))
+    assert found["utility_gap_to_plan"] == pytest.approx((3 + 2) / 2)
+    assert found["cold_share_closed"] == pytest.approx((0.2 + 0.3) / (0.3 + 0.3))
+    assert "22%" in gap_text(found)
 
 
 def test_figures_of_the_paper_become_tables_of_numbers() -> None:

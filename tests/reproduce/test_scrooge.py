@@ -11,16 +11,16 @@ from reproduce.baselines import ALLOCATION
 from reproduce.claims import Claims
 from reproduce.scrooge import experiments
 from reproduce.scrooge.agenda import Agenda
-from reproduce.scrooge.applications import APPLICATIONS, FACE, P100, TRACKER, TRAFFIC, Application, Edge
+from reproduce.scrooge.applications import APPLICATIONS, P100, Application, Edge, Network
+from reproduce.scrooge.experiments import _delays, statements
 from reproduce.scrooge.planning import Deployment, Planner, Spot
-from reproduce.scrooge.profiles import Network
 from reproduce.scrooge.runs import Conditions, run
 from reproduce.scrooge.service import Service
-from reproduce.scrooge.stated import _delays, statements
 from reproduce.scrooge.workload import Sent, Workload, draw
 
 pytestmark = pytest.mark.nightly("experiments of the papers")
 
+TRAFFIC, FACE, TRACKER = APPLICATIONS.values()
 TEN = Network(alone=0.0, alone_item=10.0, beside=0.0, beside_item=0.0, quicker=1.0)
 """A batch of b takes 10·b ms, alone or not."""
 CHAIN = Application("chain", {"a": TEN, "b": TEN}, (Edge("a", "b", "things"),), (10.0, 10.0), [{"things": 1.0}])
@@ -187,16 +187,17 @@ def test_application_frames_have_one_end_and_a_seed_has_one_outcome(name: str) -
     workload = draw(application, 3, 20.0)
     found = [experiments.run_with(application, workload, experiments.OURS, Conditions()) for _ in range(2)]
     assert found[0] == found[1]
-    assert found[0].frames == len(workload.frames)
-    assert sum(sent for sent, _ in found[0].windows.values()) == len(workload.frames)
-    assert 0 < found[0].in_time <= found[0].frames
-    assert found[0].cost > 0
-    assert found[0].rented > 0.8 * found[0].cost  # what goes on for a while may stand on a worker that is given anew
+    assert found[0]["frames"] == len(workload.frames)
+    assert 0 < found[0]["finish"] <= 1
+    assert 0 < found[0]["windows"] <= 1
+    assert found[0]["cost"] > 0
+    # What goes on for a while may stand on a worker that is given anew.
+    assert found[0]["rented"] > 0.8 * found[0]["cost"]
 
 
 def test_workload_without_frames_costs_nothing() -> None:
     found = run(TRAFFIC, Workload(10.0, (), ()), Planner(TRAFFIC, ALLOCATION["frontier"](), 400.0), Conditions())
-    assert (found.frames, found.cost, found.loads) == (0, 0.0, 0)
+    assert (found["frames"], found["cost"], found["loads"]) == (0, 0.0, 0)
 
 
 @pytest.mark.nightly("a paper's experiment in short")

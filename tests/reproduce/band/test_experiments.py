@@ -7,13 +7,12 @@ import pytest
 
 from reproduce.band.beliefs import CALM, Knowledge
 from reproduce.band.contention import ALONE_MS, FOUR_MS, Call, in_time
-from reproduce.band.experiments import distream_setup, eagleeye_setup, npu_lost
+from reproduce.band.experiments import distream_setup, eagleeye_setup, npu_lost, statements
 from reproduce.band.fit import CPU_GPU_FPS, FIXED_FPS, MAX_PARTITION_FPS, measured
 from reproduce.band.frames import DISTREAM, EAGLEEYE, Frame, Task, frames
 from reproduce.band.makespan import bound_ms
 from reproduce.band.phone import CPUS, DSP, FITTED, GPU, NPU, Phone, deepeye, eagleeye
 from reproduce.band.runs import Video, play
-from reproduce.band.stated import statements
 from reproduce.band.systems import SYSTEMS, Setup, System, device
 from reproduce.claims import Estimate
 
@@ -34,11 +33,11 @@ def test_baseline_runs_on_its_own_processor_and_the_cpu_only(system: System) -> 
     play(made, frames(EAGLEEYE, 5, 1))
 
     runs: dict[str, list[str]] = {}
-    for trace in made.use.traces:
+    for trace in made.traces:
         network = trace.ops[0].partition("/")[0]
         assert trace.processor in (*HOMES[network], *CPUS)
         runs.setdefault(trace.job, []).append(trace.processor)
-        same = [t for t in made.use.traces if t.ops[0].partition("/")[0] == network and t is not trace]
+        same = [t for t in made.traces if t.ops[0].partition("/")[0] == network and t is not trace]
         assert not any(t.start_ms < trace.end_ms - 1e-9 and trace.start_ms < t.end_ms - 1e-9 for t in same)
     ends = {places[-1] for places in runs.values() if places[0] == NPU}
     assert ends <= set(CPUS) if system == "fixed" else ends == {NPU}
@@ -141,7 +140,7 @@ def test_device_runs_depend_on_the_seed_alone() -> None:
     def runs(seed: int) -> object:
         made, _ = device(eagleeye_setup(), "band", seed, Knowledge("band", first_error=0.3, error=0.3))
         play(made, frames(EAGLEEYE, 5, seed))
-        return made.use
+        return made.traces
 
     assert runs(1) == runs(1)
     assert runs(1) != runs(2)
