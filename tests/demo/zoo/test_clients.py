@@ -15,9 +15,8 @@ from zipfile import ZipFile
 
 import pytest
 
-from appliance.demo.zoo.cache import Cache
+from appliance.demo.zoo.cache import Cache, NotAvailable, RegistryUnreachable
 from appliance.demo.zoo.catalogue import Carrier, Client
-from appliance.demo.zoo.errors import NotAvailable, RegistryUnreachable
 from appliance.demo.zoo.package_cache import PackageCache
 from tests.harness.lacking import lacks_tools, skip_if
 
