@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, field
 from itertools import takewhile
 from typing import Any
 
+import numpy as np
+
 from appliance.clock import NS_PER_S
 
 WINDOW_NS = 10 * NS_PER_S
@@ -157,7 +159,4 @@ def mean(values: Sequence[float]) -> float | None:
 
 def percentile(values: Sequence[float], share: float) -> float | None:
     """The smallest value that at least `share` of all are not above; None without values."""
-    if not values:
-        return None
-    rank = max(1, -(-len(values) * share // 1))
-    return round(sorted(values)[int(rank) - 1], 3)
+    return round(float(np.quantile(values, share, method="inverted_cdf")), 3) if values else None

@@ -212,10 +212,8 @@ def _sum_up(options: DemoOptions, figures: Sequence[Figures], elapsed_s: float) 
 def _port(wanted: int | None) -> int:
     if wanted is not None:
         return wanted
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", FIRST_PORT))
-        except OSError:
-            return 0
+    try:
+        socket.create_server(("127.0.0.1", FIRST_PORT)).close()
+    except OSError:
+        return 0
     return FIRST_PORT
