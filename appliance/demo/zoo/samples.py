@@ -137,9 +137,8 @@ def people(source: Source) -> Samples:
 def photos(source: Source) -> Samples:
     """Few photos tell more when their middles and mirror images are judged too; calibration has cuts of them."""
     labelled = [(source.picture(f), {"label": label}) for f, label in TRUTHS["photo_classes"].items() if source.has(f)]
-    shown = [photo for photo, _ in labelled] + [
-        source.picture(file) for file in TRUTHS["unlabelled_photos"] if source.has(file)
-    ]
+    unlabelled = map(source.picture, filter(source.has, TRUTHS["unlabelled_photos"]))
+    shown = [*(photo for photo, _ in labelled), *unlabelled]
     views = [(view, truth) for photo, truth in labelled for view in _views(photo)]
     cuts = [cut for photo in shown for cut in _corners(photo)] + source.frames(STREET, spread(8, 250))
     return Samples(shown + source.frames(STREET, spread(12, 250)), cuts[:40], views)
