@@ -40,13 +40,6 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
-    """A request or frame without an answer."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class Streamed:
     """What a device with a session was promised, and in how many of the stretches of 10 s that are over it was kept."""
 
@@ -60,8 +53,8 @@ class Streamed:
     in_time: int
 
 
-Report = Seen | Failed | Streamed
-"""What a device process tells."""
+Report = Seen | Streamed | str
+"""What a device process tells; text is the reason why a request or frame has no answer."""
 
 
 @dataclass
@@ -82,8 +75,8 @@ class Figures:
 
     def take(self, report: Report) -> None:
         """Count what a device reported."""
-        if isinstance(report, Failed):
-            self.failures[report.reason] += 1
+        if isinstance(report, str):
+            self.failures[report] += 1
         elif isinstance(report, Streamed):
             self.streamed = report
         else:
