@@ -1,20 +1,22 @@
-"""A device: sends the real inputs of an application or a pipeline over HTTP at a steady rate, and reports each answer.
+"""A device: sends real inputs to an application or a pipeline at a steady rate, and reports each answer.
 
-Run as a process of its own by the fleet. Like a camera it never queues: what it cannot send in time it drops. It ends
-with the demo.
+Run as a process of its own by the fleet. Clips go through a session of the SDK, with a promise; everything else is a
+request over HTTP for each input. It never queues: what it cannot send in time it drops. It ends with the demo.
 """
 
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 from appliance.client import Client, UnexpectedAnswer
+from appliance.client.device import Box, Device, Latency
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock, SystemClock, pause_s
-from appliance.demo.figures import Failed, Report, Seen
+from appliance.demo.figures import Report, Seen, Streamed
 from appliance.demo.recognised import Nearest, cut_out, frame_in_words, in_words
 from appliance.domain.catalogue import TaskKind
 from appliance.domain.errors import (
@@ -26,12 +28,19 @@ from appliance.domain.errors import (
     UnknownApplication,
     UnknownClient,
 )
+from appliance.domain.session import FrameEnd
 from appliance.terminal.media import content_type_of
 
 CLIPS = (TaskKind.OBJECT_DETECTION, TaskKind.FACE_DETECTION)
 """Tasks whose inputs are frames of a clip, streamed by a session."""
 WAIT_S = 0.5
 """Between tries while an application has no variant yet, and after an error."""
+SLO_MS = 500.0
+"""Of a clip."""
+TOLD_NS = NS_PER_S
+"""How often the box is asked what it has kept."""
+ENDS = (FrameEnd.LATE, FrameEnd.DROPPED, FrameEnd.LOST)
+
 
 Tell = Callable[[Report], None]
 
@@ -54,16 +63,14 @@ class DeviceOrder:
 def run(order: DeviceOrder, tell: Tell) -> None:
     """Send for ever."""
     if order.task in CLIPS:
-        from appliance.demo.clip import Clip  # OpenCV: most devices do without
-
         Clip(order, SystemClock(), tell).run()
     with Client(order.url, order.key) as client:
-        Device(order, client, SystemClock(), tell).run()
+        Sender(order, client, SystemClock(), tell).run()
 
 
 def report_failure(error: Exception, tell: Tell) -> None:
     """Tell of it, and wait as long as the box asks for."""
-    tell(Failed(str(error) or type(error).__name__))
+    tell(str(error) or type(error).__name__)
     pause_s((error.retry_after_s if isinstance(error, LimitReached | Unavailable) else None) or WAIT_S)
 
 
@@ -92,8 +99,8 @@ def moments(rate_per_s: float, clock: Clock, pause: Callable[[float], None] = pa
         due_ns += period_ns * (passed + 1)
 
 
-class Device:
-    """One device; one thread, one connection, one request at a time."""
+class Sender:
+    """A device with one thread, one connection, one request at a time."""
 
     def __init__(self, order: DeviceOrder, client: Client, clock: Clock, tell: Tell) -> None:
         self._order = order
@@ -153,3 +160,85 @@ class Device:
             except PipelineNotPossible:
                 return None
         return self._id
+
+
+class Clip:
+    """A device with a camera: streams the frames of a clip, and reports what the box makes of its promise, too."""
+
+    def __init__(self, order: DeviceOrder, clock: Clock, tell: Tell) -> None:
+        self._order = order
+        self._clock = clock
+        self._tell = tell
+        self._promise = Latency(SLO_MS, order.rate_per_s)
+        self._frames = cycle(order.inputs)
+
+    def run(self) -> None:
+        """For ever; a session that ends is begun anew."""
+        order = self._order
+        while True:
+            device = Device(
+                Box(order.url, order.key),
+                order.application,
+                fps=order.rate_per_s,
+                promise=self._promise,
+                name=order.application,
+                wait=True,
+                clock=self._clock,
+            )
+            try:
+                with device:
+                    self._stream(device)
+            except (UnknownApplication, ModelUnavailable):
+                pause_s(WAIT_S)  # it is being imported
+            except (ApplianceError, UnexpectedAnswer, OSError) as error:
+                report_failure(error, self._tell)
+
+    def _stream(self, device: Device) -> None:
+        """Until the session has ended: new results, frames that have none, and now and then the promise."""
+        import cv2  # most devices do without
+
+        of_frame, failed, told_ns = None, dict.fromkeys(ENDS, 0), 0
+        for _ in moments(self._order.rate_per_s, self._clock):
+            if device.error is not None or device.state == "ended":
+                return
+            frame = cv2.imread(str(next(self._frames)))
+            assert frame is not None
+            shown, now_ns = device.see(frame), self._clock.now_ns()
+            if shown.answer is not None and shown.of_frame != of_frame:
+                of_frame = shown.of_frame
+                self._tell(self._seen(shown.answer, device.latencies_ms[-1]))
+            for end in ENDS:
+                for _ in range(device.counts.ends[end] - failed[end]):
+                    self._tell(f"a frame was {end.value}")
+                failed[end] = device.counts.ends[end]
+            if now_ns - told_ns >= TOLD_NS:
+                told_ns = now_ns
+                self._tell_session(device)
+
+    def _seen(self, answer: Any, latency_ms: float) -> Seen:
+        return Seen(
+            at_ns=self._clock.now_ns(),
+            latency_ms=latency_ms,
+            variant=answer["variant"],
+            accuracy=answer["accuracy"],
+            is_warm=answer["warm"],
+            recognised=in_words(self._order.task, answer),
+        )
+
+    def _tell_session(self, device: Device) -> None:
+        """What the box has kept of its promise; what it does not tell now, it tells the next time."""
+        try:
+            said = device.box_says()
+        except (ApplianceError, UnexpectedAnswer, OSError):
+            return
+        streamed = Streamed(
+            application=self._order.application,
+            promised=f"{self._promise.rate_rps:.3g}/s within {SLO_MS:.0f} ms",
+            state=said["state"],
+            windows=said["windows"],
+            kept=said["kept"],
+            captured=device.counts.captured,
+            sent=device.counts.sent,
+            in_time=device.counts.ends[FrameEnd.ANSWERED],
+        )
+        self._tell(streamed)

@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, field
 from itertools import takewhile
 from typing import Any
 
+import numpy as np
+
 from appliance.clock import NS_PER_S
 
 WINDOW_NS = 10 * NS_PER_S
@@ -38,13 +40,6 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
-    """A request or frame without an answer."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class Streamed:
     """What a device with a session was promised, and in how many of the stretches of 10 s that are over it was kept."""
 
@@ -58,8 +53,8 @@ class Streamed:
     in_time: int
 
 
-Report = Seen | Failed | Streamed
-"""What a device process tells."""
+Report = Seen | Streamed | str
+"""What a device process tells; text is the reason why a request or frame has no answer."""
 
 
 @dataclass
@@ -80,8 +75,8 @@ class Figures:
 
     def take(self, report: Report) -> None:
         """Count what a device reported."""
-        if isinstance(report, Failed):
-            self.failures[report.reason] += 1
+        if isinstance(report, str):
+            self.failures[report] += 1
         elif isinstance(report, Streamed):
             self.streamed = report
         else:
@@ -157,7 +152,4 @@ def mean(values: Sequence[float]) -> float | None:
 
 def percentile(values: Sequence[float], share: float) -> float | None:
     """The smallest value that at least `share` of all are not above; None without values."""
-    if not values:
-        return None
-    rank = max(1, -(-len(values) * share // 1))
-    return round(sorted(values)[int(rank) - 1], 3)
+    return round(float(np.quantile(values, share, method="inverted_cdf")), 3) if values else None

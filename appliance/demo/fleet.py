@@ -4,8 +4,6 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 
@@ -43,7 +41,7 @@ class Fleet:
             except EOFError:  # it has ended
                 del self._pipes[pipe]
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """End all devices; a request under way is of no use any more."""
         for process in self._processes:
             process.terminate()
@@ -61,13 +59,3 @@ def _leave_with_the_demo() -> None:
     assert demo is not None
     demo.join()
     os._exit(0)
-
-
-@contextmanager
-def fleet() -> Iterator[Fleet]:
-    """A fleet that is ended on the way out."""
-    devices = Fleet()
-    try:
-        yield devices
-    finally:
-        devices.stop()

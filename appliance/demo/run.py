@@ -19,9 +19,9 @@ from appliance.demo import board
 from appliance.demo.device import DeviceOrder
 from appliance.demo.downloads import fetched_or_smaller
 from appliance.demo.figures import Figures
-from appliance.demo.fleet import fleet
+from appliance.demo.fleet import Fleet
 from appliance.demo.pipelines import DemoPipeline, borrowed, pipelines_of
-from appliance.demo.server import running_server
+from appliance.demo.server import Server
 from appliance.demo.tenancy import Tenancy
 from appliance.demo.zoo import ZooModel, ZooName
 from appliance.domain.errors import ApplianceError, ModelUnavailable, Unavailable, UnknownApplication
@@ -80,9 +80,10 @@ class _Demo:
         self._options = options
         self._clock = SystemClock()
         self._models = models
-        self._server = stack.enter_context(running_server(options.state_dir, _port(options.port), self._clock))
+        self._server = stack.enter_context(closing(Server(options.state_dir, _port(options.port))))
+        self._server.wait(self._clock)
         self._tenancy = stack.enter_context(closing(Tenancy(self._server.url, options.state_dir)))
-        self._devices = stack.enter_context(fleet())
+        self._devices = stack.enter_context(closing(Fleet()))
         self._undefined = list(pipelines_of(models))
         """Pipelines that are defined, and sent frames, as soon as their networks serve."""
         self._defined: list[Figures] = []
@@ -211,10 +212,8 @@ def _sum_up(options: DemoOptions, figures: Sequence[Figures], elapsed_s: float) 
 def _port(wanted: int | None) -> int:
     if wanted is not None:
         return wanted
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", FIRST_PORT))
-        except OSError:
-            return 0
+    try:
+        socket.create_server(("127.0.0.1", FIRST_PORT)).close()
+    except OSError:
+        return 0
     return FIRST_PORT

@@ -13,7 +13,7 @@ from appliance.demo.board import ENDED, Picture
 from appliance.demo.pipelines import DemoPipeline
 from appliance.demo.zoo import ZooModel, as_archive
 from appliance.domain.access import Role
-from appliance.domain.errors import AlreadyExists, SloTooSmall, UnknownModel, UnknownPipeline
+from appliance.domain.errors import AlreadyExists, SloTooSmall, UnknownModel
 from appliance.wire.access import KeyOrder
 from appliance.wire.catalogue import ApplicationChange
 
@@ -67,15 +67,11 @@ class Tenancy:
     def define(self, pipeline: DemoPipeline) -> None:
         """Define the pipeline as its tenant, unless the box has it; on a slow machine with a longer SLO."""
         client, order = self.clients[pipeline.tenant], pipeline.order
-        try:
-            client.pipeline(order.name)
-            return
-        except UnknownPipeline:
-            pass
-        try:
-            client.create_pipeline(order)
-        except SloTooSmall as error:
-            client.create_pipeline(order.model_copy(update={"latency_slo_ms": SLO_AT_LEAST * error.needs_ms}))
+        with suppress(AlreadyExists):
+            try:
+                client.create_pipeline(order)
+            except SloTooSmall as error:
+                client.create_pipeline(order.model_copy(update={"latency_slo_ms": SLO_AT_LEAST * error.needs_ms}))
 
     def look(self, picture: Picture) -> None:
         """Bring up to date what the box says of itself."""

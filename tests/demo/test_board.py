@@ -9,7 +9,7 @@ from rich.console import Console
 
 from appliance.clock import NS_PER_S
 from appliance.demo.board import Picture, drawn
-from appliance.demo.figures import Failed, Figures, Seen, Streamed
+from appliance.demo.figures import Figures, Seen, Streamed
 from appliance.domain.states import JobState
 from appliance.wire.box import BuildShape, MemoryShape
 from appliance.wire.catalogue import ApplicationShape
@@ -116,7 +116,7 @@ def test_board_has_one_line_a_pipeline_with_items_and_cost() -> None:
         at_ns = NOW_NS - 10 * NS_PER_S + number * NS_PER_S // 5
         seen = Seen(at_ns=at_ns, latency_ms=118.4, is_in_time=number > 0, items=7, cost_s=0.0923)
         signs.take(seen)
-    silent.take(Failed("no processor is there"))
+    silent.take("no processor is there")
     applications = [_ready() for _ in range(11)]
     for one in applications[:3]:
         one.take(STREAMED)

@@ -3,7 +3,7 @@
 import pytest
 
 from appliance.clock import NS_PER_S
-from appliance.demo.figures import KEPT_MAX, RECOGNISED_MAX, Failed, Figures, Seen, percentile
+from appliance.demo.figures import KEPT_MAX, RECOGNISED_MAX, Figures, Seen, percentile
 
 
 def _seen(at_s: float, latency_ms: float = 10.0, variant: str = "fp32", words: str = "", warm: bool = True) -> Seen:
@@ -47,7 +47,7 @@ def test_application_summary_names_the_variant_that_answered_last() -> None:
     figures = _figures()
     for at_s, variant in enumerate(["fp32", "fp32", "int8"]):
         figures.take(_seen(at_s, 10.0 + at_s, variant, f"thing {at_s}", warm=at_s > 0))
-    figures.take(Failed("the queue is full"))
+    figures.take("the queue is full")
     assert figures.summary() == {
         "name": "faces",
         "tenant": "harbour",

@@ -3,7 +3,7 @@
 import pytest
 
 from appliance.clock import NS_PER_S
-from appliance.demo.figures import Failed, Figures, Seen
+from appliance.demo.figures import Figures, Seen
 from appliance.demo.recognised import WORDS_MAX, cut_out, frame_in_words
 from appliance.wire.pipelines import ItemShape
 
@@ -53,7 +53,7 @@ def test_pipeline_figures_count_failed_frames_as_not_in_time() -> None:
             cost_s=0.01,
         )
         figures.take(seen)
-    figures.take(Failed("the queue is full"))
+    figures.take("the queue is full")
     assert (figures.in_time, figures.sent) == (3, 5)
     assert figures.rate_per_s(3 * NS_PER_S) == pytest.approx(4 / 3)
     assert figures.rate_per_s(30 * NS_PER_S) == 0.0

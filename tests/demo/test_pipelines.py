@@ -16,7 +16,7 @@ from appliance.wire.pipelines import AskOrder, CropOrder
 def _models(zoo: ZooName) -> list[ZooModel]:
     nowhere = Path("nowhere")
     return [
-        ZooModel(one.name, one.tenant, one.task, nowhere, {}, {}, (), None, (nowhere,), one.rate_rps, one.show)
+        ZooModel(one.name, one.tenant, one.task, nowhere, {}, {}, (), None, (nowhere,), one.rate_rps)
         for one in ZOOS[zoo]
     ]
 

@@ -14,9 +14,8 @@ import onnxruntime
 import pytest
 
 from appliance.demo.zoo import ZooModel, default_folder
-from appliance.demo.zoo.cache import Cache
+from appliance.demo.zoo.cache import Cache, NotAvailable
 from appliance.demo.zoo.catalogue import ZOOS
-from appliance.demo.zoo.errors import NotAvailable
 from appliance.demo.zoo.fetching import made
 from appliance.demo.zoo.package_cache import PackageCache
 from appliance.domain.catalogue import TaskKind, TaskSpec, TensorSpec

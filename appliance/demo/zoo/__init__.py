@@ -7,7 +7,6 @@ for model in zoo.models:
 
 from appliance.demo.zoo.cache import Progress, default_folder
 from appliance.demo.zoo.catalogue import ZooName
-from appliance.demo.zoo.errors import ZooError
 from appliance.demo.zoo.fetching import Zoo, ZooModel, as_archive, fetch
 
-__all__ = ["Progress", "Zoo", "ZooError", "ZooModel", "ZooName", "as_archive", "default_folder", "fetch"]
+__all__ = ["Progress", "Zoo", "ZooModel", "ZooName", "as_archive", "default_folder", "fetch"]

@@ -17,10 +17,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from appliance.demo.zoo.errors import ZooError
+UNUSABLE = "the cache cannot be written while fetching {} ({}); free space there or name another folder"
 
 Progress = Callable[[str, int, int | None], None]
 """what, done bytes, total bytes (None: not known)."""
+
+
+class ZooError(Exception):
+    """A network cannot be had, and is left out of the zoo; `str()` is a sentence that says what to do."""
+
+
+class NotAvailable(ZooError):
+    """A package cannot be had on this machine now."""
+
+
+class RegistryUnreachable(NotAvailable):
+    """A registry does not answer, or the line broke; its other packages need not be asked for."""
 
 
 def default_folder() -> Path:
@@ -45,7 +57,7 @@ class Cache:
             self.folder.mkdir(parents=True, exist_ok=True)
             lock = (self.folder / "lock").open("a")
         except OSError as error:
-            raise _unusable("the zoo", error) from error
+            raise ZooError(UNUSABLE.format("the zoo", error)) from error
         with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -76,27 +88,13 @@ class Cache:
             with self.staging() as staging:
                 (staging / "made").mkdir()
                 make(staging / "made")
-                for path in (staging / "made").rglob("*"):
-                    _sync(path)
+                for path in filter(Path.is_file, (staging / "made").rglob("*")):
+                    with path.open("rb") as file:
+                        os.fsync(file.fileno())  # a power cut leaves the folder whole or absent
                 target.parent.mkdir(parents=True, exist_ok=True)
                 if target.exists():
                     target.replace(staging / "earlier")
                 (staging / "made").replace(target)
         except OSError as error:
-            raise _unusable(name, error) from error
+            raise ZooError(UNUSABLE.format(name, error)) from error
         return target
-
-
-def _unusable(name: str, error: OSError) -> ZooError:
-    return ZooError(
-        f"the cache cannot be written while fetching {name} ({error}); free space there or name another folder"
-    )
-
-
-def _sync(path: Path) -> None:
-    """What is renamed afterwards survives a power cut whole."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

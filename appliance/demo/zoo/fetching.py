@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
-from appliance.demo.zoo.cache import Cache, Progress
+from appliance.demo.zoo.cache import Cache, Progress, ZooError
 from appliance.demo.zoo.catalogue import ZOOS, Recipe, ZooName
-from appliance.demo.zoo.errors import ZooError
 from appliance.demo.zoo.package_cache import PackageCache
 
 
@@ -35,7 +34,6 @@ class ZooModel:
     inputs: tuple[Path, ...]
     """What a device sends, in this order, one file a request."""
     rate_rps: float
-    show: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +122,6 @@ def _model(recipe: Recipe, folder: Path) -> ZooModel:
         evaluation=evaluation if evaluation.is_dir() else None,
         inputs=_files(folder / "inputs"),
         rate_rps=recipe.rate_rps,
-        show=recipe.show,
     )
 
 

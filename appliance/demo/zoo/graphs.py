@@ -38,19 +38,13 @@ class Graph:
         return name
 
     def model(self, name: str, inputs: Mapping[str, Shape], outputs: Mapping[str, Shape]) -> onnx.ModelProto:
-        """The model between FP32 inputs and outputs, without nodes and constants that no output needs."""
-        kept: list[onnx.NodeProto] = []
-        wanted = set(outputs)
-        for node in reversed(self.nodes):
-            if wanted.intersection(node.output):
-                kept.append(node)
-                wanted.update(node.input)
+        """The model between FP32 inputs and outputs."""
         first, last = (
             [helper.make_tensor_value_info(value, TensorProto.FLOAT, list(shape)) for value, shape in side.items()]
             for side in (inputs, outputs)
         )
-        weights = [numpy_helper.from_array(values, key) for key, values in self.constants.items() if key in wanted]
-        return model_of(helper.make_graph(kept[::-1], name, first, last, weights))
+        weights = [numpy_helper.from_array(values, key) for key, values in self.constants.items()]
+        return model_of(helper.make_graph(self.nodes, name, first, last, weights))
 
 
 def model_of(graph: onnx.GraphProto, opset: int = OPSET) -> onnx.ModelProto:

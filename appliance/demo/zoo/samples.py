@@ -15,12 +15,6 @@ TALKING_HEAD = "clips/carphone_pristine.mp4"
 STREET = "clips/bikes.mp4"
 WALKERS = "samples/data/vtest.avi"
 DIALOGUE = "dialogue/sample.wav"
-READING = "speech/sense_and_sensibility_01_austen_64kb-0{}.wav"
-DRAWN_SIGNS = ("EXIT 12", "Platform 4", "Way in", "Gate B7", "Hello World", "Mind the gap", "Open 9 to 5", "No entry")
-UNLABELLED = ("samples/data/apple.jpg", "samples/data/fruits.jpg", "photos/rocket.jpg")
-"""Photos that no single ImageNet class fits."""
-PAGES = (*(f"samples/text/scenetext0{number}.jpg" for number in (1, 2, 3, 5)), "samples/data/imageTextN.png")
-FOOTBALLER = ("samples/data/messi5.jpg", 0, 225, 92, 257, 135)
 MIN_LINE_HEIGHT = 12
 """Lower lines are guesswork for a person too."""
 LABELLED_FROM_S = 6.5
@@ -86,18 +80,18 @@ def quad_of(numbers: Sequence[int]) -> Quad:
 
 def _texts(source: Source) -> Iterator[tuple[Picture, list[tuple[str, Quad]]]]:
     """Photos with real text and all its lines; without them, frames with a taxi's sign and frames with drawn signs."""
-    is_photographed = source.has(PAGES[0])
+    is_photographed = source.has(TRUTHS["pages"][0])
     for entry in TRUTHS["text_pictures" if is_photographed else "text_frames"]:
         lines = [(text, quad_of(numbers)) for text, *numbers in entry["lines"]]
         yield source.picture(entry["file"], entry.get("frame", 0)), lines
     if not is_photographed:
-        yield from _drawn(source, len(DRAWN_SIGNS))
+        yield from _drawn(source, len(TRUTHS["drawn_signs"]))
 
 
 def _drawn(source: Source, count: int) -> Iterator[tuple[Picture, list[tuple[str, Quad]]]]:
     """Real street frames with a drawn sign each; between the cuts of the clip, where no real text is readable."""
     for index, frame in enumerate(source.frames(STREET, spread(count, 100, start=142))):
-        text = DRAWN_SIGNS[index % len(DRAWN_SIGNS)]
+        text = TRUTHS["drawn_signs"][index % len(TRUTHS["drawn_signs"])]
         place = (40 + 23 * (index % 9), 24 + 11 * (index % 7))
         image, corners = media.with_sign(frame, text, place, 16 + 4 * (index % 4), white_on_blue=index % 2 == 0)
         yield image, [(text, [list(corner) for corner in corners])]
@@ -130,13 +124,11 @@ def faces(source: Source) -> Samples:
 
 def people(source: Source) -> Samples:
     """Crops of faces, several of each person."""
-    crops, astronaut = [], TRUTHS["faces"][-1]
-    for file, number, *box in TRUTHS["faces"][:-1]:
-        crops.append((cut_square(source.picture(file, number), box, 0.1), {"group": "driver"}))
-    for name, (file, _, *box) in (("astronaut", astronaut), ("footballer", FOOTBALLER)):
+    crops = []
+    for file, number, *box in (*TRUTHS["faces"], *TRUTHS["small_faces"]):
         if source.has(file):
-            image = source.picture(file)
-            crops += [(cut_square(image, box, margin), {"group": name}) for margin in (0.02, 0.1, 0.2)]
+            image, margins = source.picture(file, number), (0.1,) if file == TALKING_HEAD else (0.02, 0.1, 0.2)
+            crops += [(cut_square(image, box, margin), {"group": file}) for margin in margins]
     images = [image for image, _ in crops]
     moving = [cut_square(i, (45, 35, 105, 100), 0.15) for i in source.frames(TALKING_HEAD, spread(28, 120))]
     return Samples(images, [*moving, *images[-4:]], crops)
@@ -145,7 +137,8 @@ def people(source: Source) -> Samples:
 def photos(source: Source) -> Samples:
     """Few photos tell more when their middles and mirror images are judged too; calibration has cuts of them."""
     labelled = [(source.picture(f), {"label": label}) for f, label in TRUTHS["photo_classes"].items() if source.has(f)]
-    shown = [photo for photo, _ in labelled] + [source.picture(file) for file in UNLABELLED if source.has(file)]
+    unlabelled = map(source.picture, filter(source.has, TRUTHS["unlabelled_photos"]))
+    shown = [*(photo for photo, _ in labelled), *unlabelled]
     views = [(view, truth) for photo, truth in labelled for view in _views(photo)]
     cuts = [cut for photo in shown for cut in _corners(photo)] + source.frames(STREET, spread(8, 250))
     return Samples(shown + source.frames(STREET, spread(12, 250)), cuts[:40], views)
@@ -166,7 +159,7 @@ def turned_pages(source: Source) -> Samples:
     """Pictures with text, in four directions."""
     turned = [
         (np.rot90(page, -quarter).copy(), {"label": str(90 * quarter)})
-        for page in map(source.picture, PAGES)
+        for page in map(source.picture, TRUTHS["pages"])
         for quarter in range(4)
     ]
     images = [image for image, _ in turned]
@@ -197,11 +190,11 @@ def voice_at_22050(source: Source) -> Samples:
 
 def _spoken(source: Source, seconds: int) -> list[Any]:
     """Speech in -1..1, in pieces."""
-    if source.has(READING):
-        numbers = (870, 880, 890, 920, 930)
-        heard = np.concatenate([media.sound(source.path(READING.format(number))) for number in numbers])
-    else:
-        heard = media.sound(source.path(DIALOGUE))[7 * RATE_HZ :]
+    heard = (
+        media.sound(source.path(DIALOGUE))[7 * RATE_HZ :]
+        if source.has(DIALOGUE)
+        else np.concatenate([media.sound(source.path(file)) for file in TRUTHS["reading"]])
+    )
     return [piece.astype(np.float32) / np.float32(32768) for piece in pieces(heard, seconds * RATE_HZ)]
 
 

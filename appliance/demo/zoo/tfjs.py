@@ -7,7 +7,7 @@ basic rewriting then folds away.
 
 import base64
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ def convert(
     """The part of the graph `topology` (its weights lie beside it) between `inputs` and `outputs`, tidied.
 
     `scales`: factor of each bilinear resize in graph order, which makes the net free of the size it was exported with.
-    Leading 1 in the target of a Reshape is taken for the batch and left as it comes.
+    The first side of the target of a Reshape is the batch, which is left as it comes.
     """
     net = _Net(topology, scales)
     net.names |= {source: name for name, source, _ in inputs}
@@ -37,19 +37,6 @@ def convert(
     return tidied(net.model(topology.stem, *shapes))
 
 
-def _weights(groups: Iterable[Mapping[str, Any]], folder: Path) -> Mapping[str, Array]:
-    """Every weight by name; float16 widened to what it was, the rest as stored."""
-    weights: dict[str, Array] = {}
-    for group in groups:
-        raw, offset = b"".join((folder / path).read_bytes() for path in group["paths"]), 0
-        for entry in group["weights"]:
-            stored, count = np.dtype(entry.get("quantization", entry)["dtype"]), int(np.prod(entry["shape"]))
-            values = np.frombuffer(raw, stored, count, offset)
-            weights[entry["name"]] = values.reshape(entry["shape"]).astype(entry["dtype"])
-            offset += values.nbytes
-    return weights
-
-
 class _Net(Graph):
     """The ONNX graph that grows from its outputs; `names` maps a TF value to its ONNX value."""
 
@@ -57,7 +44,8 @@ class _Net(Graph):
         super().__init__()
         document = json.loads(topology.read_text())
         self._sources: dict[str, Node] = {node["name"]: node for node in document["modelTopology"]["node"]}
-        self._weights = _weights(document["weightsManifest"], topology.parent)
+        (group,) = document["weightsManifest"]
+        self._weights = dict(_weights(group, topology.parent))
         self._scales = iter(scales)
         self.names: dict[str, str] = {}
 
@@ -75,12 +63,12 @@ class _Net(Graph):
         if operation == "Const":
             return self.constant(name, self._weights[name])
         if operation in CONSTANT:
-            return self.constant(name, CONSTANT[operation](known))
+            return self.constant(name, CONSTANT[operation](*known))
         if operation in SAME:
             return self.add(operation, inputs, name)
         if operation == "ResizeBilinear":
             known = [np.array(next(self._scales), np.float32)]
-        kind, attributes, constants = OPERATIONS[operation](node["attr"], known)
+        kind, attributes, constants = OPERATIONS[operation](node["attr"], *known)
         values = [value for value in inputs if value not in self.constants]
         values += [self.constant(f"{name}.{number}", array) for number, array in enumerate(constants)]
         if kind in OF_IMAGES:
@@ -91,6 +79,16 @@ class _Net(Graph):
         if kind == "Split":
             self.nodes[-1].output.extend(f"{name}:{part}" for part in range(1, len(known[0])))
         return name
+
+
+def _weights(group: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, Array]]:
+    """Every weight and its name; float16 widened to what it was, the rest as stored."""
+    raw, offset = b"".join((folder / path).read_bytes() for path in group["paths"]), 0
+    for entry in group["weights"]:
+        stored, count = np.dtype(entry.get("quantization", entry)["dtype"]), int(np.prod(entry["shape"]))
+        values = np.frombuffer(raw, stored, count, offset)
+        yield entry["name"], values.reshape(entry["shape"]).astype(entry["dtype"])
+        offset += values.nbytes
 
 
 Attributes = Mapping[str, Any]
@@ -108,61 +106,50 @@ def _spatial(attributes: Attributes, kernel_shape: Sequence[int]) -> dict[str, A
     return {"kernel_shape": kernel_shape, "strides": _ints(attributes, "strides")[1:3], "auto_pad": padding}
 
 
-def _convolution(attributes: Attributes, known: Sequence[Array]) -> Translated:
-    (kernel,) = known  # H, W, in, out
-    return "Conv", _spatial(attributes, kernel.shape[:2]), [np.ascontiguousarray(kernel.transpose(3, 2, 0, 1))]
+def _convolution(attributes: Attributes, kernel: Array) -> Translated:
+    """A kernel H, W, in, out."""
+    return "Conv", _spatial(attributes, kernel.shape[:2]), [kernel.transpose(3, 2, 0, 1)]
 
 
-def _depthwise(attributes: Attributes, known: Sequence[Array]) -> Translated:
-    (kernel,) = known  # H, W, channels, multiplier
+def _depthwise(attributes: Attributes, kernel: Array) -> Translated:
+    """A kernel H, W, channels, multiplier."""
     weight = kernel.transpose(2, 3, 0, 1).reshape(-1, 1, *kernel.shape[:2])
-    return "Conv", _spatial(attributes, kernel.shape[:2]) | {"group": kernel.shape[2]}, [weight]
+    return "Conv", {**_spatial(attributes, kernel.shape[:2]), "group": kernel.shape[2]}, [weight]
 
 
-def _pad(attributes: Attributes, known: Sequence[Array]) -> Translated:
-    sides, *value = known
+def _pad(_: Attributes, sides: Array, *value: Array) -> Translated:
     return "Pad", {"mode": "constant"}, [sides.T.reshape(-1).astype(np.int64), *value]
 
 
-def _reshape(attributes: Attributes, known: Sequence[Array]) -> Translated:
-    (target,) = known
-    batch = 0 if target[0] == 1 else target[0]
-    return "Reshape", {}, [np.array([batch, *target[1:]], np.int64)]
-
-
-def _mean(attributes: Attributes, known: Sequence[Array]) -> Translated:
-    return "ReduceMean", {"axes": known[0].tolist(), "keepdims": int(attributes["keep_dims"]["b"])}, []
-
-
-def _resize(attributes: Attributes, known: Sequence[Array]) -> Translated:
-    scales = np.array([1, 1, known[0], known[0]], np.float32)
+def _resize(_: Attributes, factor: Array) -> Translated:
     options = {"mode": "linear", "coordinate_transformation_mode": "half_pixel"}
-    return "Resize", options, [np.zeros(0, np.float32), scales]
+    return "Resize", options, [np.zeros(0, np.float32), np.array([1, 1, factor, factor], np.float32)]
 
 
 OF_IMAGES = ("Conv", "MaxPool", "Resize")
 """Operations that ONNX defines for NCHW."""
 SAME = ("Add", "Identity", "Mul", "Relu", "Sigmoid")
 """Operations that are the same in ONNX."""
-CONSTANT: Mapping[str, Callable[[Sequence[Array]], Array]] = {
-    "AddV2": lambda known: known[0] + known[1],
-    "SparseToDense": lambda known: np.full(known[1], known[3]),
+CONSTANT: Mapping[str, Callable[..., Array]] = {
+    "AddV2": np.add,
+    "SparseToDense": lambda places, shape, values, default: np.full(shape, default),
 }
 """Arithmetic on shapes, whose inputs are constants; the sparse arrays of these nets are empty."""
-OPERATIONS: Mapping[str, Callable[[Attributes, Sequence[Array]], Translated]] = {
-    "ConcatV2": lambda attributes, known: ("Concat", {"axis": int(known[0])}, []),
+OPERATIONS: Mapping[str, Callable[..., Translated]] = {
+    "ConcatV2": lambda _, axis: ("Concat", {"axis": int(axis)}, []),
     "Conv2D": _convolution,
     "DepthwiseConv2dNative": _depthwise,
-    "LeakyRelu": lambda attributes, known: ("LeakyRelu", {"alpha": float(attributes["alpha"]["f"])}, []),
-    "MaxPool": lambda attributes, known: ("MaxPool", _spatial(attributes, _ints(attributes, "ksize")[1:3]), []),
+    "LeakyRelu": lambda attributes: ("LeakyRelu", {"alpha": float(attributes["alpha"]["f"])}, []),
+    "MaxPool": lambda attributes: ("MaxPool", _spatial(attributes, _ints(attributes, "ksize")[1:3]), []),
     # max(min(relu(x), 6), 0) is one Clip, which runtimes fuse into the convolution before it.
-    "Minimum": lambda attributes, known: ("Clip", {}, [np.zeros((), np.float32), known[0].reshape(())]),
-    "Maximum": lambda attributes, known: ("Identity", {}, []),
-    "Mean": _mean,
+    "Minimum": lambda _, limit: ("Clip", {}, [np.zeros((), np.float32), limit.reshape(())]),
+    "Maximum": lambda _, zero: ("Identity", {}, []),
+    "Mean": lambda _, axes: ("ReduceMean", {"axes": axes.tolist(), "keepdims": 0}, []),
     "Pad": _pad,
     "PadV2": _pad,
-    "Reshape": _reshape,
+    "Reshape": lambda _, target: ("Reshape", {}, [np.array([0, *target[1:]], np.int64)]),
     "ResizeBilinear": _resize,
-    "SplitV": lambda attributes, known: ("Split", {"axis": int(known[1])}, [known[0].astype(np.int64)]),
-    "Transpose": lambda attributes, known: ("Transpose", {"perm": known[0].tolist()}, []),
+    "SplitV": lambda _, sizes, axis: ("Split", {"axis": int(axis)}, [sizes.astype(np.int64)]),
+    "Transpose": lambda _, order: ("Transpose", {"perm": order.tolist()}, []),
 }
+"""By the attributes and the constant inputs of a TF node."""

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import onnx
 
 from appliance.demo.zoo import graphs, media
+from appliance.demo.zoo.catalogue import ZOOS
 
 Floats = npt.NDArray[np.float32]
 Images = npt.NDArray[np.uint8]
@@ -24,19 +25,6 @@ CALIBRATED = 32
 EPOCHS = 60
 RATE = 0.3
 FONTS = (cv2.FONT_HERSHEY_SIMPLEX, cv2.FONT_HERSHEY_DUPLEX, cv2.FONT_HERSHEY_COMPLEX)
-DIGITS_METADATA: dict[str, object] = {
-    "task": "image-classification",
-    "labels": list(DIGIT_CLASSES),
-    "image": {
-        "layout": "NCHW",
-        "channels": "GRAY",
-        "mean": [0.0],
-        "std": [255.0],
-        "resize": "stretch",
-        "height": 8,
-        "width": 8,
-    },
-}
 
 
 @dataclass(frozen=True)
@@ -57,7 +45,8 @@ def digits(folder: Path, seed: int = 7) -> Digits:
     media.write(made.calibration, drawn.images[:CALIBRATED], ".png")
     media.write_labelled(made.evaluation, drawn.labelled(), ".png")
     graphs.save(digits_model(drawn), made.model)
-    made.metadata.write_text(json.dumps(DIGITS_METADATA))
+    (recipe,) = (recipe for recipe in ZOOS["ci"] if recipe.name == "digits")
+    made.metadata.write_text(json.dumps({"task": recipe.task, **recipe.metadata}))
     return made
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.demo.zoo.cache import Cache, default_folder
-from appliance.demo.zoo.errors import ZooError
+from appliance.demo.zoo.cache import Cache, ZooError, default_folder
 
 
 def silent(what: str, done: int, total: int | None) -> None:

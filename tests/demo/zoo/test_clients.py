@@ -15,9 +15,8 @@ from zipfile import ZipFile
 
 import pytest
 
-from appliance.demo.zoo.cache import Cache
+from appliance.demo.zoo.cache import Cache, NotAvailable, RegistryUnreachable
 from appliance.demo.zoo.catalogue import Carrier, Client
-from appliance.demo.zoo.errors import NotAvailable, RegistryUnreachable
 from appliance.demo.zoo.package_cache import PackageCache
 from tests.harness.lacking import lacks_tools, skip_if
 
@@ -188,5 +187,6 @@ def test_missing_npm_or_apt_is_an_error_with_the_remedy(
     packages = PackageCache(Cache(tmp_path / "cache"), silent)
     with pytest.raises(NotAvailable, match=r"install Node\.js"):
         packages.download(carrier("1.0.0", "@some/carrier", Client.NPM), empty(tmp_path / "in"))
+    documents = carrier("1.0", "some-doc", Client.APT)
     with pytest.raises(NotAvailable, match="Debian"):
-        packages.download(carrier("1.0", "some-doc", Client.APT), empty(tmp_path / "second"))
+        PackageCache(Cache(tmp_path / "cache"), silent, {"doc": documents}).folder("doc")

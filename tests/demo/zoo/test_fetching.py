@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from appliance.demo.zoo import ZooModel, as_archive
+from appliance.demo.zoo.cache import RegistryUnreachable
 from appliance.demo.zoo.catalogue import Carrier
-from appliance.demo.zoo.errors import RegistryUnreachable
 from appliance.demo.zoo.fetching import fetch
 from appliance.demo.zoo.media import cut_line, cut_square, pieces, speech_in, with_sign
 from appliance.demo.zoo.package_cache import PackageCache

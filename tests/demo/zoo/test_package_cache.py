@@ -12,9 +12,8 @@ from zipfile import ZipFile
 import pytest
 
 from appliance.clock import pause_s
-from appliance.demo.zoo.cache import Cache
+from appliance.demo.zoo.cache import Cache, RegistryUnreachable, ZooError
 from appliance.demo.zoo.catalogue import Carrier, Client
-from appliance.demo.zoo.errors import RegistryUnreachable, ZooError
 from appliance.demo.zoo.package_cache import PackageCache, brought_by_hand
 from tests.demo.zoo.fetched import silent
 from tests.harness.lacking import lacks_tools, skip_if

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pytest
 
 from appliance.demo.zoo import efficientnet, graphs
-from appliance.demo.zoo.checkpoints import read_checkpoint
+from appliance.demo.zoo.efficientnet import read_checkpoint
 
 Array = npt.NDArray[Any]
 MAGIC = 0x1950A86A20F9469CFC6C
