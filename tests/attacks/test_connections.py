@@ -233,7 +233,6 @@ def test_silent_connections_over_the_limit_give_way_to_active_ones(box: Box) -> 
 
 
 def test_tenant_with_all_its_connections_busy_is_refused_alone(box: Box) -> None:
-    """With every connection busy a tenant is refused one more; another tenant is not."""
     unfinished = head("POST", INFER, box.harbour, content_length=100_000) + b" " * 50_000
     with wires(box.url, CONNECTIONS - RESERVED) as busy:
         for one in busy:

@@ -24,13 +24,6 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
         yield attacked
 
 
-def test_corpus_has_150_attacks_with_unique_request_names() -> None:
-    """Requests, models and archives."""
-    names = {one.name for one in requests.REQUESTS}
-    assert len(names) == len(requests.REQUESTS)
-    assert len(names) + len(models.FILES) + len(archives.FILES) >= 150
-
-
 def test_corpus_requests_get_their_status_and_box_serves_on(box: Attacked) -> None:
     assert ask(box, requests.REQUESTS) == []
     assert box.adds()

@@ -2,42 +2,37 @@
 
 import asyncio
 import os
-import select
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import numpy as np
-import psutil
 import pytest
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
 from appliance.clock import NS_PER_S, SystemClock
-from appliance.domain.errors import BadMetadata, LoadFailed, OutOfMemory, RunCrashed, RunFailed, RunStopped
-from appliance.domain.hardware import PreparedForm
+from appliance.domain.errors import BadMetadata, LoadFailed, RunCrashed, RunFailed, RunStopped
 from appliance.domain.request import Tensors
 from appliance.forkserver import ForkServer
 from appliance.runtime.processors import KINDS
-from appliance.runtime.processors.cpu.process_memory import memory_of
-from appliance.runtime.processors.cpu.session import OnnxProcessor, OnnxSessions
 from appliance.runtime.processors.guard import dispatcher
 from appliance.runtime.processors.guard.process import GuardedBuild
-from appliance.runtime.processors.guard.processor import GUARD_PROGRAM, GuardedProcessor, GuardOptions
+from appliance.runtime.processors.guard.processor import GUARD_PROGRAM, GuardedProcessor
 from appliance.tasks.base import TokenOrder, TokenRow
 from tests import toys
 from tests.attacks import killers
-from tests.fakes.forms import prepared_form
+from tests.attacks.guards import MIB, adding, adds, form_of, guarding, numbers, wait_for_end
+from tests.fakes.waiting import until
 from tests.harness.signals import freeze
 
-MIB = 2**20
 KILLS_AT_RANDOM = 20
 PATIENCE_S = 240.0
 pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.anyio]
@@ -55,35 +50,12 @@ KILLS: dict[str, Kill] = {
 }
 
 
-@pytest.fixture
-def run_s_max() -> float:
-    """Longer than any honest run takes on a busy machine; tests of the limit have another."""
-    return 60.0
-
-
-@pytest.fixture
-def processor(tmp_path: Path, run_s_max: float) -> Iterator[GuardedProcessor]:
-    inner = OnnxProcessor("p", workers=2, threads_per_run=1, loads_parallel_max=1)
-    options = GuardOptions(scratch=tmp_path / "scratch", run_s_max=run_s_max, run_bytes_max=512 * MIB)
-    made = GuardedProcessor(inner, SystemClock(), options)
-    yield made
-    made.close()
-
-
-def form_of(path: Path, tenant: str, name: str = "") -> PreparedForm:
-    return PreparedForm(name or path.stem, str(path), path.stat().st_size, optimised=False, guarded_for=tenant)
-
-
 def _words(path: Path) -> Path:
     """A tokenizer of two words."""
     made = Tokenizer(WordLevel({"[UNK]": 0, "hello": 1, "you": 2}, unk_token="[UNK]"))
     made.pre_tokenizer = Whitespace()
     made.save(str(path))
     return path
-
-
-def numbers(value: float) -> dict[str, np.ndarray]:
-    return {"A": np.full((1, 4), value, np.float32), "B": np.ones((1, 4), np.float32)}
 
 
 def test_unresponsive_fork_server_is_replaced() -> None:
@@ -105,20 +77,19 @@ async def test_stopped_guard_ends_and_its_runs_are_answered(processor: GuardedPr
     """Runs that wait for the guard fail, the other tenant's guard goes on, and another guard takes its place."""
     crashed: list[str] = []
     processor.on_crash = lambda build_id, reason: crashed.append(build_id)
-    path = toys.tiny_add(tmp_path / "add.onnx")
-    stopped, going = [await processor.load(form_of(path, tenant, tenant)) for tenant in ("stopped", "going")]
+    stopped, going = [await processor.load(adding(tmp_path, tenant, tenant)) for tenant in ("stopped", "going")]
     assert isinstance(stopped, GuardedBuild)
     freeze(stopped.guard.pid)
     run = asyncio.ensure_future(processor.run(stopped, numbers(1.0), None))
     async with asyncio.timeout(PATIENCE_S):
         while not run.done():
-            assert (await processor.run(going, numbers(2.0), None))["SUM"].tolist() == [[3.0] * 4]
+            assert await adds(processor, going, 2.0)
             await asyncio.wait([run], timeout=0.1)
     with pytest.raises(RunCrashed, match="was stopped"):
         await run
     assert crashed == []
-    again = await processor.load(form_of(path, "stopped", "again"))
-    assert (await processor.run(again, numbers(3.0), None))["SUM"].tolist() == [[4.0] * 4]
+    again = await processor.load(adding(tmp_path, "stopped", "again"))
+    assert await adds(processor, again, 3.0)
 
 
 @pytest.mark.parametrize("tenant", [None, "hostile"])
@@ -150,14 +121,14 @@ async def test_killer_model_harms_its_own_guard_only(processor: GuardedProcessor
     make, inputs, expected = KILLS[name]
     lost: list[str] = []
     processor.on_lost = lost.append
-    own = form_of(toys.tiny_add(tmp_path / "own.onnx"), "hostile")
+    own = adding(tmp_path, "hostile", "own")
     killer = form_of(make(tmp_path / "killer.onnx"), "hostile")
-    quiet = await processor.load(form_of(toys.tiny_add(tmp_path / "quiet.onnx"), "quiet"))
+    quiet = await processor.load(adding(tmp_path, "quiet", "quiet"))
     handle = await processor.load(killer)
     before = await processor.load(own)
     killing = asyncio.ensure_future(processor.run(handle, inputs, None))
     for number in range(20):
-        assert (await processor.run(quiet, numbers(number), None))["SUM"].tolist() == [[number + 1.0] * 4]
+        assert await adds(processor, quiet, number)
     with pytest.raises(expected):
         await killing
     if expected is RunCrashed:
@@ -165,15 +136,15 @@ async def test_killer_model_harms_its_own_guard_only(processor: GuardedProcessor
         with pytest.raises(RunCrashed):
             await processor.run(before, numbers(1), None)
         before = await processor.load(own)
-    assert (await processor.run(before, numbers(2), None))["SUM"].tolist() == [[3.0] * 4]
-    assert (await processor.run(quiet, numbers(3), None))["SUM"].tolist() == [[4.0] * 4]
+    assert await adds(processor, before, 2)
+    assert await adds(processor, quiet, 3)
 
 
 async def test_inputs_that_cannot_be_sent_to_a_guard_block_no_other_run(
     processor: GuardedProcessor, tmp_path: Path
 ) -> None:
     """Their caller gets an error, and the runs behind them are served, more of them than there are channels."""
-    build = await processor.load(form_of(toys.tiny_add(tmp_path / "add.onnx"), "t"))
+    build = await processor.load(adding(tmp_path, "t"))
     strange: list[Tensors] = [{"A": [1.0]}, {"A": np.ones((1, 4), np.complex64)}]
     async with asyncio.timeout(PATIENCE_S):
         runs = [processor.run(build, strange[at // 2] if at in (1, 2) else numbers(at), None) for at in range(12)]
@@ -207,92 +178,6 @@ async def test_hostile_tokenizer_harms_its_own_guard_only(
     assert crashed == (["b"] if kind == "grows" else []), "the memory was its guard's"
     rows = await processor.tokenize(TokenOrder(str(honest), ["hello"], 8, False), "b", "hostile")
     assert rows == [TokenRow([1], [0])]
-
-
-def assert_counted(count_bytes: int, pid: int) -> None:
-    """What is told of a process is what the kernel counts for it: all that it alone has written to, and a part of what
-    others map, too. How large that part is, they decide.
-    """
-    assert memory_of("Private_Dirty", pid) <= count_bytes <= memory_of("Rss", pid)
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can look into a guard")
-async def test_memory_of_a_guard_is_counted_as_builds_and_base(processor: GuardedProcessor, tmp_path: Path) -> None:
-    """Together what the kernel says: what sessions share and tokenizers are in the base."""
-    base_bytes: list[int] = []
-    processor.on_base = lambda taken: base_bytes.append(sum(taken.values()))
-    build: Any = await processor.load(form_of(toys.tiny_add(tmp_path / "own.onnx"), "t"))
-    pid = build.guard.pid
-    loaded_bytes, own_bytes = base_bytes[-1], memory_of("Private_Dirty", pid)
-    assert_counted(loaded_bytes + build.resident_bytes, pid)
-    words = Tokenizer(WordLevel({f"word{number}": number for number in range(50_000)}, unk_token="word0"))
-    words.save(str(tmp_path / "large.json"))
-    await processor.tokenize(TokenOrder(str(tmp_path / "large.json"), ["word7"], 8, False), "b", "t")
-    assert memory_of("Private_Dirty", pid) > own_bytes
-    assert base_bytes[-1] > loaded_bytes
-    assert_counted(base_bytes[-1] + build.resident_bytes, pid)
-
-
-async def test_memory_of_the_fork_server_is_counted_beside_a_guard(processor: GuardedProcessor, tmp_path: Path) -> None:
-    """Its part of the pages that it shares with the guard, whose part is in the guard's base."""
-    told: list[int] = []
-    processor.on_servers = lambda taken: told.append(sum(taken.values()))
-    await processor.load(form_of(toys.tiny_add(tmp_path / "own.onnx"), "t"))
-    assert_counted(told[-1], processor.forkserver_pid)
-    assert told[-1] >= memory_of("Anonymous", processor.forkserver_pid) // 2, "it shares them with one guard at most"
-
-
-async def test_memory_of_the_fork_server_is_counted_anew_when_guards_end(
-    processor: GuardedProcessor, tmp_path: Path
-) -> None:
-    """Pages that were shared are its own then; of a fork server that is gone nothing is counted."""
-    told: list[int] = []
-    processor.on_servers = lambda taken: told.append(sum(taken.values()))
-    form = form_of(toys.tiny_add(tmp_path / "own.onnx"), "t")
-    build: Any = await processor.load(form)
-    server = processor.forkserver_pid
-    shared_bytes = memory_of("Shared_Dirty", server)
-
-    async def ended(pid: int, end: Callable[[], object]) -> None:
-        watched, count = os.pidfd_open(pid), len(told)
-        end()
-        _ended(watched)  # the event loop stands still, so that the count comes after
-        async with asyncio.timeout(PATIENCE_S):
-            while len(told) == count:
-                await SystemClock().sleep_until_ns(SystemClock().now_ns() + NS_PER_S // 100)
-
-    (guarded,) = processor.occupied(())
-    await ended(build.guard.pid, guarded.end)
-    assert memory_of("Shared_Dirty", server) < shared_bytes
-    assert_counted(told[-1], server)
-    assert told[-1] >= memory_of("Anonymous", server)
-    build = await processor.load(form)
-    os.kill(server, signal.SIGKILL)
-    await ended(build.guard.pid, processor.occupied(())[0].end)
-    assert told[-1] == 0
-
-
-async def test_fork_server_without_guards_ends_where_its_memory_is_needed(
-    processor: GuardedProcessor, tmp_path: Path
-) -> None:
-    """After the last idle guard, and not where a build needs a guard on its kind; the next guard begins another one."""
-    told: list[int] = []
-    processor.on_servers = lambda taken: told.append(sum(taken.values()))
-    form = form_of(toys.tiny_add(tmp_path / "own.onnx"), "t")
-    build: Any = await processor.load(form)
-    assert (processor.idle_bytes(()), processor.end_idle(())) == (0, False)
-    await processor.unload(build)
-    server, wanted = processor.forkserver_pid, {"other@cpu@u"}
-    assert processor.idle_bytes(()) == processor.idle_bytes(wanted) + told[-1]
-    watched = os.pidfd_open(server)
-    assert (processor.end_idle(wanted), processor.end_idle(wanted)) == (True, False)
-    assert (processor.end_idle(()), processor.forkserver_pid, told[-1]) == (True, 0, 0)
-    _ended(watched)
-    assert (processor.idle_bytes(()), processor.end_idle(())) == (0, False)
-    again: Any = await processor.load(form)
-    assert (await processor.run(again, numbers(1.0), None))["SUM"].tolist() == [[2.0] * 4]
-    assert processor.forkserver_pid not in (0, server)
-    assert told[-1] > 0
 
 
 @pytest.mark.nightly("waits until time is over")
@@ -355,15 +240,15 @@ async def test_guards_killed_at_random_lose_no_answer_and_leave_nothing(
     right; no folder or descriptor of a dead guard stays behind.
     """
     random, clock = Random(7), SystemClock()
-    own = form_of(toys.tiny_add(tmp_path / "own.onnx"), "hostile")
-    quiet = await processor.load(form_of(toys.tiny_add(tmp_path / "quiet.onnx"), "quiet"))
+    own = adding(tmp_path, "hostile", "own")
+    quiet = await processor.load(adding(tmp_path, "quiet", "quiet"))
     words = TokenOrder(str(_words(tmp_path / "words.json")), ["hello"], 8, False)
     descriptors = len(os.listdir("/proc/self/fd"))
 
     async def work(number: int) -> None:
         handle = await processor.load(replace(own, build_id=f"own{number}"))
         for value in range(50):
-            assert (await processor.run(handle, numbers(value), None))["SUM"].tolist() == [[value + 1.0] * 4]
+            assert await adds(processor, handle, value)
             assert await processor.tokenize(words, "b", "hostile") == [TokenRow([1], [0])]
 
     for number in range(KILLS_AT_RANDOM):
@@ -374,19 +259,18 @@ async def test_guards_killed_at_random_lose_no_answer_and_leave_nothing(
         working = [asyncio.ensure_future(work(each)) for each in range(3)]
         wait_ns = clock.now_ns() + random.randrange(NS_PER_S // 50)
         while clock.now_ns() < wait_ns:
-            assert (await processor.run(quiet, numbers(number), None))["SUM"].tolist() == [[number + 1.0] * 4]
+            assert await adds(processor, quiet, number)
         os.kill(handle.guard.pid, signal.SIGKILL)
         for error in await asyncio.gather(*working, return_exceptions=True):
             assert error is None or isinstance(error, RunFailed | LoadFailed), error
-    assert (await processor.run(quiet, numbers(1), None))["SUM"].tolist() == [[2.0] * 4]
+    assert await adds(processor, quiet)
     with suppress(LoadFailed):
         await processor.load(own)
     last: Any = await processor.load(own)
     assert len(list((tmp_path / "scratch").iterdir())) == 2
     last.guard.end()
-    async with asyncio.timeout(PATIENCE_S):
-        while len(os.listdir("/proc/self/fd")) > descriptors:  # threads that look for something have a file open
-            await clock.sleep_until_ns(clock.now_ns() + NS_PER_S // 100)
+    # Threads that look for something have a file open.
+    await until(lambda: len(os.listdir("/proc/self/fd")) <= descriptors)
 
 
 async def test_crash_of_a_guard_is_blamed_on_the_crashed_run(processor: GuardedProcessor, tmp_path: Path) -> None:
@@ -416,10 +300,8 @@ async def test_run_after_a_run_with_too_large_outputs_is_answered(tmp_path: Path
     """Of two runs on one channel, the first's outputs do not fit its answer area at its largest: the second, that has
     waited for the channel, is answered all the same.
     """
-    options = GuardOptions(scratch=tmp_path / "scratch", run_s_max=60.0, run_bytes_max=64 * MIB)
-    processor = GuardedProcessor(OnnxProcessor("p", 1, 1, 1), SystemClock(), options)
-    try:
-        form = replace(form_of(toys.tiny_add(tmp_path / "add.onnx"), "t"), peak_bytes=512 * MIB)
+    with guarding(tmp_path, run_s_max=60.0, run_bytes_max=64 * MIB) as processor:
+        form = replace(adding(tmp_path, "t"), peak_bytes=512 * MIB)
         handle = await processor.load(form)
         large = {name: np.ones((5 * MIB, 4), np.float32) for name in "AB"}
         runs = [processor.run(handle, inputs, None) for inputs in (large, numbers(1), numbers(2))]
@@ -427,8 +309,6 @@ async def test_run_after_a_run_with_too_large_outputs_is_answered(tmp_path: Path
         assert isinstance(first, RunFailed)
         sums = [value["SUM"].tolist() for value in others if not isinstance(value, BaseException)]
         assert sums == [[[2.0] * 4], [[3.0] * 4]]
-    finally:
-        processor.close()
 
 
 async def test_guard_library_files_are_searched_off_the_event_loop(
@@ -443,110 +323,11 @@ async def test_guard_library_files_are_searched_off_the_event_loop(
 
     assert cpu.guard is not None
     monkeypatch.setitem(KINDS, "cpu", replace(cpu, guard=replace(cpu.guard, looked_for=looked_for)))
-    handle = await processor.load(form_of(toys.tiny_add(tmp_path / "add.onnx"), "t"))
+    handle = await processor.load(adding(tmp_path, "t"))
     assert isinstance(handle, GuardedBuild)
     assert len(threads) == 1
     assert threads[0] is not threading.main_thread()
     assert (handle.guard.folder / str(tmp_path / "lib.so").lstrip("/")).read_bytes() == b""
-
-
-@pytest.mark.parametrize("limit", ["count", "idle"])
-async def test_unused_guard_ends_at_the_process_limit_or_when_idle(tmp_path: Path, limit: str) -> None:
-    """For one guard over the limit, the guard unused longest ends and its builds are gone; a guard that holds nothing
-    ends by itself, and its user and memory are free again.
-    """
-    options = GuardOptions(scratch=tmp_path / "scratch", processes_max=2, idle_s=0.2 if limit == "idle" else 60)
-    processor = GuardedProcessor(OnnxProcessor("p", 1, 1, 1), SystemClock(), options)
-    lost: list[str] = []
-    base_bytes: list[int] = []
-    processor.on_lost, processor.on_base = lost.append, lambda taken: base_bytes.append(sum(taken.values()))
-    add = toys.tiny_add(tmp_path / "add.onnx")
-    try:
-        first = await processor.load(form_of(add, "one", "first"))
-        second = await processor.load(form_of(add, "two", "second"))
-        if limit == "count":
-            await processor.run(first, numbers(1), None)
-            third = await processor.load(form_of(add, "three", "third"))
-            assert lost == ["second"]
-            for handle in (first, third):
-                assert (await processor.run(handle, numbers(1), None))["SUM"].tolist() == [[2.0] * 4]
-            with pytest.raises(RunCrashed):
-                await processor.run(second, numbers(1), None)
-        else:
-            for handle in (first, second):
-                await processor.unload(handle)
-            async with asyncio.timeout(PATIENCE_S):
-                while base_bytes[-1]:
-                    await SystemClock().sleep_until_ns(SystemClock().now_ns() + NS_PER_S // 100)
-            assert lost == []
-    finally:
-        processor.close()
-
-
-async def test_guards_without_awake_builds_end_to_free_memory(tmp_path: Path) -> None:
-    """An empty guard before a guard that holds sleeping builds, which are told to be lost; never a guard that has an
-    awake build, or whose tenant wants one.
-    """
-    options = GuardOptions(scratch=tmp_path / "scratch")
-    processor = GuardedProcessor(OnnxProcessor("p", 1, 1, 1), SystemClock(), options)
-    lost: list[str] = []
-    base_bytes: list[int] = []
-    processor.on_lost, processor.on_base = lost.append, lambda taken: base_bytes.append(sum(taken.values()))
-    add = toys.tiny_add(tmp_path / "add.onnx")
-    try:
-        handles: dict[str, Any] = {
-            tenant: await processor.load(form_of(add, tenant, f"content@cpu@{tenant}"))
-            for tenant in ("empty", "awake", "wanted")
-        }
-        (folder := tmp_path / "form").mkdir()
-        assert OnnxSessions(1).prepare(toys.conv_net(tmp_path / "net.onnx", 1), folder)
-        form = prepared_form("content@cpu@asleep", folder)
-        await processor.sleep(await processor.load(replace(form, guarded_for="asleep")))
-        for tenant in ("empty", "wanted"):
-            await processor.unload(handles[tenant])
-        before_bytes = base_bytes[-1]
-        assert [list(one.builds) for one in processor.occupied({"other@cpu@wanted"})] == [["content@cpu@awake"]]
-        assert not processor.occupied({"other@cpu@awake"})
-        assert processor.idle_bytes(()) > processor.idle_bytes({"other@cpu@wanted", "content@cpu"}) > 0
-        assert processor.end_idle({"other@cpu@wanted", "content@cpu"})
-        assert (lost, handles["empty"].guard.has_ended) == ([], True)
-        assert base_bytes[-1] < before_bytes
-        assert processor.end_idle({"other@cpu@wanted"})
-        assert lost == ["content@cpu@asleep"]
-        assert not processor.end_idle({"other@cpu@wanted"})
-        assert processor.idle_bytes({"other@cpu@wanted"}) == 0
-        assert (await processor.run(handles["awake"], numbers(1), None))["SUM"].tolist() == [[2.0] * 4]
-    finally:
-        processor.close()
-
-
-async def test_concurrent_loads_start_no_more_guards_than_the_limit(tmp_path: Path) -> None:
-    """As when a start brings back what was in memory."""
-    options = GuardOptions(scratch=tmp_path / "scratch", processes_max=2)
-    processor = GuardedProcessor(OnnxProcessor("p", 1, 1, 1), SystemClock(), options)
-    lost: list[str] = []
-    processor.on_lost = lost.append
-    add = toys.tiny_add(tmp_path / "add.onnx")
-    try:
-        loads = [processor.load(form_of(add, tenant, tenant)) for tenant in ("one", "two", "three", "four")]
-        async with asyncio.timeout(PATIENCE_S):
-            await asyncio.gather(*loads)
-        assert len(lost) == 2
-        async with asyncio.timeout(PATIENCE_S):
-            while len(psutil.Process(processor.forkserver_pid).children()) > 2:  # those that were killed are going
-                await SystemClock().sleep_until_ns(SystemClock().now_ns() + NS_PER_S // 100)
-        assert len(psutil.Process(processor.forkserver_pid).children()) == 2
-
-        async def come_back(tenant: str) -> None:
-            for number in range(8):
-                handle = await processor.load(form_of(add, tenant, f"{tenant} {number}"))
-                with suppress(RunCrashed):  # others needed the guard meanwhile
-                    await processor.run(handle, numbers(1), None)
-
-        async with asyncio.timeout(PATIENCE_S):
-            await asyncio.gather(*(come_back(tenant) for tenant in ("one", "two", "three", "four")))
-    finally:
-        processor.close()
 
 
 async def test_guard_and_fork_server_end_with_a_killed_service(tmp_path: Path) -> None:
@@ -566,12 +347,7 @@ async def test_guard_and_fork_server_end_with_a_killed_service(tmp_path: Path) -
     assert len(watched) == 2
     async with asyncio.timeout(PATIENCE_S):
         for one in watched:
-            await asyncio.to_thread(_ended, one)
-
-
-def _ended(process: int) -> None:
-    select.select([process], [], [])
-    os.close(process)
+            await asyncio.to_thread(wait_for_end, one)
 
 
 SERVICE = """
@@ -591,59 +367,3 @@ async def main():
 
 asyncio.run(main())
 """
-
-
-async def test_guard_starts_only_after_room_is_made_for_its_memory(processor: GuardedProcessor, tmp_path: Path) -> None:
-    """The box is asked before there is a process, by what a guard takes about (`scripts/bench guard` says how much that
-    is), and is left when it has been told what this guard takes; where the box refuses, no guard begins, and the next
-    load tries again.
-    """
-    told: list[tuple[object, ...]] = []
-    refuses = True
-
-    @asynccontextmanager
-    async def room(tenant: str, kind: str, base_bytes: int) -> AsyncIterator[None]:
-        told.append(("asked", tenant, kind, base_bytes, processor.forkserver_pid))
-        if refuses:
-            raise OutOfMemory(
-                build_id="b", need_bytes=1, budget_bytes=1, free_bytes=0, can_fit=True, retry_after_s=None
-            )
-        yield
-        told.append(("left", tenant, kind))
-
-    processor.room_to_begin = room
-    processor.on_base = lambda taken: told.append(("told", *taken))
-    form = form_of(toys.tiny_add(tmp_path / "own.onnx"), "t")
-    with pytest.raises(OutOfMemory):
-        await processor.load(form)
-    assert processor.forkserver_pid == 0
-    refuses = False
-    build: Any = await processor.load(form)
-    asked = ("asked", "t", "cpu", KINDS["cpu"].guard.base_bytes, 0)  # type: ignore[union-attr]
-    assert told[:4] == [asked, asked, ("told", ("t", "cpu")), ("left", "t", "cpu")]
-    await processor.unload(build)
-
-
-async def test_guard_and_fork_server_memory_is_told_while_room_is_promised(
-    processor: GuardedProcessor, tmp_path: Path
-) -> None:
-    """The room was for both: no turn of the event loop sees it neither promised nor taken."""
-    told: list[str] = []
-
-    @asynccontextmanager
-    async def room(tenant: str, kind: str, base_bytes: int) -> AsyncIterator[None]:
-        told.append("promised")
-        yield
-        told.append("left")
-
-    def on_base(taken: object) -> None:
-        if "guard" not in told:  # else it has ended
-            told.append("guard")
-            asyncio.get_running_loop().call_soon(told.append, "next turn")
-
-    processor.room_to_begin = room
-    processor.on_base = on_base
-    processor.on_servers = lambda taken: told.append("fork server")
-    build: Any = await processor.load(form_of(toys.tiny_add(tmp_path / "own.onnx"), "t"))
-    assert told[:5] == ["promised", "guard", "fork server", "left", "next turn"]
-    await processor.unload(build)

@@ -17,6 +17,7 @@ from appliance.modelstore.store.backups import Backups
 from appliance.modelstore.store.housekeeping import Housekeeping
 from appliance.modelstore.store.restoring import Restoring
 from appliance.modelstore.store.state_folder import StateFolder
+from tests.fakes.waiting import until
 from tests.modelstore.boxes import Parts, parts
 
 Note = Callable[..., None]
@@ -77,17 +78,14 @@ def _record(state: Path, first: int, note: Note) -> None:
 
 
 async def stage(archive: Path, state: Path) -> None:
-    async with parts(state, runs=False) as box:
+    async with parts(state, runs=False):
         restoring = Restoring(state)
 
         async def done() -> None:
             """The archive stays."""
 
-        async def is_checked() -> bool:
-            return restoring.now.state is not RestoreState.CHECKING
-
         await restoring.begin(archive, done)
-        await box.settled(is_checked)
+        await until(lambda: restoring.now.state is not RestoreState.CHECKING)
         assert restoring.now.state is RestoreState.READY, restoring.now
 
 

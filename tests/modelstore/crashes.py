@@ -14,7 +14,7 @@ from appliance.clock import pause_s
 from appliance.domain.states import JobState
 from appliance.modelstore.store.backup import back_up, restore
 from tests import toys
-from tests.modelstore.boxes import Parts, parts, stored_model
+from tests.modelstore.boxes import Parts, filled, parts, whole_models
 
 ROOT = Path(__file__).parents[2]
 
@@ -61,17 +61,16 @@ def acknowledged(journal: Path) -> tuple[dict[str, int], dict[str, str], set[str
 
 async def check(box: Parts, journal: Path) -> None:
     """The store agrees with itself and with what was acknowledged."""
-    state = box.store.state_dir
     offsets, jobs, deleted = acknowledged(journal)
     models = {model.id: model for model in (await box.store.snapshot()).models}
     contents = {one.content_sha256 for model in models.values() for one in model.variants if one.servable}
     for sha256 in contents:
         assert box.store.blobs.path(sha256).exists()  # verified by its hash
-    assert {path.name for path in (state / "blobs").rglob("*") if path.is_file()} == contents
-    assert list((state / "quarantine").iterdir()) == []
+    assert box.files("blobs") == contents
+    assert box.files("quarantine") == set()
     known = {job.id: job for job in await box.store.jobs.page(limit=10_000)}
     unfinished = {id for id, job in known.items() if job.state in (JobState.QUEUED, JobState.RUNNING)}
-    assert {path.name for path in (state / "scratch").iterdir()} <= unfinished
+    assert {path.name for path in (box.store.state_dir / "scratch").iterdir()} <= unfinished
     for id, model in jobs.items():
         assert id in known
         if model not in deleted:
@@ -100,13 +99,7 @@ def killed_restore(archive: Path, state: Path, seconds: float) -> bool:
 def archived(folder: Path) -> Path:
     """A backup of a box with some models."""
     archive = folder / "box.tar"
-
-    async def story() -> None:
-        async with parts(folder / "original", runs=False) as box:
-            for number in range(8):
-                await stored_model(box.store, folder, f"m{number}", bytes([number]) * 500_000)
-
-    asyncio.run(story())
+    filled(folder / "original", 8, 500_000)
     back_up(folder / "original", archive, datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC))
     return archive
 
@@ -116,16 +109,7 @@ def check_restored(archive: Path, state: Path, acknowledged: bool) -> None:
     assert state.exists() or not acknowledged
     if not state.exists():
         restore(archive, state)
-
-    async def story() -> None:
-        async with parts(state, runs=False) as box:
-            models = (await box.store.snapshot()).models
-            assert len(models) == 8
-            for model in models:
-                assert box.store.blobs.path(model.variants[0].content_sha256).exists()  # verified by its hash
-            assert list((state / "quarantine").iterdir()) == []
-
-    asyncio.run(story())
+    assert whole_models(state) == 8
 
 
 def killed_again_and_again(folder: Path, seeds: Iterable[int], chance: random.Random) -> Path:

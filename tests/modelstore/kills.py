@@ -17,7 +17,7 @@ from appliance.history.pieces import MINUTE_S
 from appliance.modelstore.store.backup import back_up, restore
 from appliance.modelstore.store.backups import Backups
 from appliance.modelstore.store.state_folder import StateFolder
-from tests.modelstore.boxes import parts, stored_model
+from tests.modelstore.boxes import filled, parts, whole_models
 from tests.modelstore.chores_at_work import BACKUPS_KEPT, CHORES, FIRST_S, LIFE_H
 
 ROOT = Path(__file__).parents[2]
@@ -29,17 +29,6 @@ HISTORY_MAX = 26 * 60
 def begun(*words: str | Path) -> "subprocess.Popen[bytes]":
     order = [sys.executable, "-m", "tests.modelstore.chores_at_work", *map(str, words)]
     return subprocess.Popen(order, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-
-
-def filled(state: Path, folder: Path) -> None:
-    """A box with some models."""
-
-    async def story() -> None:
-        async with parts(state, runs=False) as box:
-            for number in range(MODELS):
-                await stored_model(box.store, folder, f"m{number}", bytes([number]) * 100_000)
-
-    asyncio.run(story())
 
 
 def notes(journal: Path, *, of_minutes: bool) -> int:
@@ -106,7 +95,7 @@ def check_chores(state: Path, journal: Path) -> None:
 def killed_often(folder: Path, chance: random.Random, lives: int) -> None:
     """Raises: AssertionError where something noted is lost, or something is not whole."""
     state, journal = folder / "chores", folder / "chores.journal"
-    filled(state, folder)
+    filled(state, MODELS, 100_000)
     for _ in range(lives):
         killed_chores(state, journal, chance.randrange(20), chance.uniform(0.0, 0.1))
         check_chores(state, journal)
@@ -125,24 +114,12 @@ def killed_step(chance: random.Random, longest_s: float, *words: str | Path) -> 
     return bool(said)
 
 
-def models_of(state: Path) -> int:
-    async def story() -> int:
-        async with parts(state, runs=False) as box:
-            models = (await box.store.snapshot()).models
-            for model in models:
-                assert box.store.blobs.path(model.variants[0].content_sha256).exists()  # verified by its hash
-            assert list((state / "quarantine").iterdir()) == []
-            return len(models)
-
-    return asyncio.run(story())
-
-
 def killed_restores(folder: Path, chance: random.Random, rounds: int) -> None:
     """Each is killed while it is checked, and again while starts apply it.
 
     Raises: AssertionError unless the box is the empty one or the restored one, and restored where that was staged.
     """
-    filled(folder / "original", folder)
+    filled(folder / "original", MODELS, 100_000)
     archive = folder / "original.tar"
     back_up(folder / "original", archive, datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC))
     for number in range(rounds):
@@ -154,6 +131,6 @@ def killed_restores(folder: Path, chance: random.Random, rounds: int) -> None:
         for _ in range(2):
             killed_step(chance, 0.3, "start", state)
         StateFolder.open(state).close()
-        assert models_of(state) == (MODELS if was_marked else 0)
+        assert whole_models(state) == (MODELS if was_marked else 0)
         assert not (state / "restore").exists()
         shutil.rmtree(state)
