@@ -29,13 +29,19 @@ def furnished_with(furnished: tuple[Path, dict[str, str]], tmp_path_factory: pyt
     return furnish
 
 
+@pytest.fixture(scope="module")
+def furnished_state(furnished: tuple[Path, dict[str, str]]) -> Path:
+    """The state folder that each test has a copy of; a module may have another with the same keys."""
+    return furnished[0]
+
+
 @pytest.fixture
-def stand_with(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> StandWith:
+def stand_with(furnished_state: Path, furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> StandWith:
     """For tests that want settings of their own, or a restart."""
 
     def begin(**settings: Any) -> AbstractAsyncContextManager[Stand]:
         if not (tmp_path / "state").exists():
-            copied(furnished[0], tmp_path / "state")
+            copied(furnished_state, tmp_path / "state")
         return stand_on(tmp_path / "state", furnished[1], **settings)
 
     return begin

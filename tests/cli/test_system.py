@@ -1,5 +1,7 @@
 """Processors as `appliance system` shows them."""
 
+from typing import Any
+
 import pytest
 
 from appliance.cli import system
@@ -31,7 +33,7 @@ def test_processor_line_shows_kind_state_reason_and_workers(facts: dict[str, obj
 def test_sensor_lines_summarise_each_device() -> None:
     """The hottest place and the highest clock of each device, every rail and fan, what is unknown left out."""
 
-    rows: tuple[tuple[str | float | None, ...], ...] = (
+    rows = (
         ("board", "", "celsius", 31.0),
         ("core 0", "cpu", "celsius", 61.4),
         ("core 1", "cpu", "celsius", 58.0),
@@ -41,7 +43,8 @@ def test_sensor_lines_summarise_each_device() -> None:
         ("dla0", "dla", "celsius", None),
     )
     names = ("name", "device", "quantity", "value")
-    readings = [{"source": "hwmon", "limit": None} | dict(zip(names, row, strict=True)) for row in rows]
+    known: dict[str, Any] = {"source": "hwmon", "limit": None}
+    readings = [known | dict(zip(names, row, strict=True)) for row in rows]
     throttled = [{"device": "cpu", "reason": "it is too hot"}]
     shown = {"at": None, "interval_s": 2, "readings": readings, "throttled": throttled}
     assert list(_sensed(SensorsShape.model_validate(shown))) == [

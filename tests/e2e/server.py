@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from appliance.client import Client
 from appliance.clock import NS_PER_S, SystemClock, pause_s
@@ -76,6 +77,12 @@ class Server:
     def start_again(self) -> None:
         """The same state folder, a new process, another port unless it was named."""
         self.process, self.url = _start(self.state_dir, self.environment, self.port)
+
+
+def brought(client: Client, path: Path, name: str, task: str = "tensor", **more: Any) -> None:
+    """Import a model, to the end."""
+    job = client.upload_model(path, name, task, **more)
+    assert [one.state for one in client.follow_job(job.id)][-1] == "done"
 
 
 @contextmanager

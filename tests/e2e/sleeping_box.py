@@ -12,7 +12,7 @@ import httpx
 import numpy as np
 
 from tests import toys
-from tests.e2e.server import Server, running_server
+from tests.e2e.server import Server, brought, running_server
 
 MEGABYTES = 8
 AWAKE = 1.7
@@ -90,8 +90,7 @@ def sleeping_box(folder: Path, names: Sequence[str]) -> Iterator[SleepingBox]:
 def upload(server: Server, path: Path, name: str) -> None:
     """Import a network, to the end."""
     with server.client() as client:
-        job = client.upload_model(path, name, "tensor", metadata={"precisions": []})
-        assert list(client.follow_job(job.id))[-1].state == "done"
+        brought(client, path, name, "tensor", metadata={"precisions": []})
 
 
 def _asked(server: Server, name: str) -> list[float]:

@@ -7,9 +7,8 @@ import pytest
 
 from appliance.domain.errors import UnknownRequest
 from appliance.domain.request import DeferredState
-from appliance.domain.states import JobState
 from appliance.wire.predict import PredictShape
-from tests.e2e.server import running_server
+from tests.e2e.server import brought, running_server
 from tests.e2e.waiting import until
 from tests.toys import tiny_add
 
@@ -25,8 +24,7 @@ def test_deferred_requests_finish_before_a_stop_and_are_unknown_after(tmp_path: 
     """
     with running_server(tmp_path / "state", APPLIANCE_HTTP__DRAIN_S="120") as server:
         with server.client() as box:
-            job = box.upload_model(tiny_add(tmp_path / "add.onnx"), "add", "tensor", metadata={"precisions": []})
-            assert list(box.follow_job(job.id))[-1].state is JobState.DONE
+            brought(box, tiny_add(tmp_path / "add.onnx"), "add", metadata={"precisions": []})
             small = box.predict_later("add", {"inputs": {"A": [[1, 2, 3, 4]], "B": [[10, 20, 30, 40]]}}).id
             until(lambda: box.request(small).state is DeferredState.DONE, "the answer")
             result = box.request(small).result

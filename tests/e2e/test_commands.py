@@ -17,6 +17,7 @@ from appliance.cli.pending import PendingUploads
 from appliance.client import Client
 from appliance.demo.zoo.toys import digits
 from tests.api.stand import copied
+from tests.client.lines import BreakingLine
 from tests.e2e.conftest import Run
 from tests.e2e.server import Server, running_server
 from tests.toys import conv_net, tiny_add
@@ -136,47 +137,15 @@ def test_backup_of_a_running_box_can_be_restored(appliance: Run, tmp_path: Path)
     )
 
 
-class _Breaks(httpx.HTTPTransport):
-    """A line that breaks for good after so many bytes of uploads."""
-
-    def __init__(self, bytes_max: int) -> None:
-        super().__init__()
-        self.sent = 0
-        self._bytes_max = bytes_max
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        if request.method != "PATCH":
-            return super().handle_request(request)
-        stream = request.stream
-        assert isinstance(stream, httpx.SyncByteStream)
-        request.stream = _Counted(stream, self)
-        return super().handle_request(request)
-
-    def count(self, block: bytes) -> None:
-        self.sent += len(block)
-        if self.sent > self._bytes_max:
-            raise httpx.WriteError("the line broke")
-
-
-class _Counted(httpx.SyncByteStream):
-    def __init__(self, stream: httpx.SyncByteStream, line: _Breaks) -> None:
-        self._stream, self._line = stream, line
-
-    def __iter__(self):  # type: ignore[no-untyped-def]  # an iterator of bytes, as the base class says
-        for block in self._stream:
-            self._line.count(block)
-            yield block
-
-
 def test_import_resumes_a_broken_upload_in_another_process(server: Server, tmp_path: Path) -> None:
     """The second try sends only what the box does not have; the import then works."""
     model = conv_net(tmp_path / "large.onnx", 6)
     size = model.stat().st_size
     memory = tmp_path / "uploads.json"
-    broken = _Breaks(size // 2)
+    broken = BreakingLine(size // 2, for_good=True)
     with Client(server.url, server.admin_key, transport=broken) as client, pytest.raises(httpx.TransportError):
         PendingUploads(server.url, memory).send(client, model, lambda done, total: None)
-    whole = _Breaks(10 * size)
+    whole = BreakingLine()
     with Client(server.url, server.admin_key, transport=whole) as client:
         pending = PendingUploads(server.url, memory)
         upload = pending.send(client, model, lambda done, total: None)
@@ -207,35 +176,35 @@ def test_stopped_box_removes_its_address_and_keeps_its_data(
             assert "stays" in [tenant.name for tenant in client.tenants()]
 
 
-def test_second_box_on_the_same_state_folder_is_refused(server: Server) -> None:
-    """One sentence, status 1; the running box keeps its folder and its address."""
-    command = [sys.executable, "-m", "appliance", "serve", "--state", str(server.state_dir), "--port", "0"]
-    second = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-    assert second.returncode == 1
-    assert second.stderr == (f"appliance: a box runs on {server.state_dir} already; stop it, or name another --state\n")
-    assert (server.state_dir / "address").read_text().strip() == server.url
+def _failed_start(state: Path, port: str = "0") -> str:
+    """What a box says that cannot start."""
+    command = [sys.executable, "-m", "appliance", "serve", "--state", str(state), "--port", port]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert ended.returncode == 1
+    return ended.stderr
 
 
-def test_serve_on_a_taken_port_names_the_port_and_the_option(server: Server, tmp_path: Path) -> None:
-    port = server.url.rpartition(":")[2]
-    command = [sys.executable, "-m", "appliance", "serve", "--state", str(tmp_path / "other"), "--port", port]
-    second = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-    assert second.returncode == 1
-    assert second.stderr == (
+def test_box_that_cannot_start_says_why_in_one_sentence(server: Server, tmp_path: Path) -> None:
+    """Another box has its folder, which goes on; another program has its port; its folder is a file; its database is
+    damaged, and left as it was, so that something of it can be saved.
+    """
+    taken, port, file = server.state_dir, server.url.rpartition(":")[2], tmp_path / "file"
+    file.touch()
+    assert _failed_start(taken) == f"appliance: a box runs on {taken} already; stop it, or name another --state\n"
+    assert (taken / "address").read_text().strip() == server.url
+    assert _failed_start(tmp_path / "other", port) == (
         f"appliance: port {port} of 127.0.0.1 is taken by another program; name another with --port (0: any free one)\n"
     )
-
-
-def test_serve_with_unusable_state_folder_names_the_folder(tmp_path: Path) -> None:
-    """A file in its place."""
-    place = tmp_path / "state"
-    place.touch()
-    command = [sys.executable, "-m", "appliance", "serve", "--state", str(place), "--port", "0"]
-    box = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-    assert box.returncode == 1
-    assert (
-        box.stderr == f"appliance: the state folder {place} cannot be used (File exists); name another with --state\n"
+    assert _failed_start(file) == (
+        f"appliance: the state folder {file} cannot be used (File exists); name another with --state\n"
     )
+    database = tmp_path / "appliance.db"
+    for body in (b"no database " * 1000, b"SQLite format 3\0" + b"\xff" * 5000):
+        database.write_bytes(body)
+        said = _failed_start(tmp_path)
+        assert [line for line in said.splitlines() if "appliance restore" in line] != [], said
+        assert "Traceback" not in said
+        assert database.read_bytes() == body
 
 
 @pytest.mark.nightly("a server of its own")

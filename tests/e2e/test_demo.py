@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from appliance.clock import NS_PER_S, SystemClock, pause_s
 from tests.demo.zoo.fetched import LEFT_OUT
 from tests.e2e.server import PATIENT
+from tests.e2e.waiting import until
 from tests.harness.lacking import skip_if
 
 pytestmark = [pytest.mark.nightly("whole demos"), pytest.mark.usefixtures("processes", "ports")]
@@ -92,7 +92,7 @@ def test_demo_ends_on_ctrl_c_without_processes_or_address_left(tmp_path: Path) -
         assert demo.wait(120) == 0, "".join(said)
     assert any("answers in" in line for line in said)
     assert not (tmp_path / "state" / "address").exists()
-    _assert_ends(str(tmp_path))
+    until(lambda: not _processes(str(tmp_path)), "the end of all of its processes")
 
 
 @pytest.mark.usefixtures("package_index")
@@ -100,26 +100,9 @@ def test_demo_ends_on_ctrl_c_without_processes_or_address_left(tmp_path: Path) -
 @pytest.mark.timeout(600)
 def test_demo_of_the_small_zoo_recognises_text_faces_and_speech(tmp_path: Path) -> None:
     """Real networks of three tenants answer real frames and sound."""
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "appliance",
-            "demo",
-            "--zoo",
-            "small",
-            "--once",
-            "--json",
-            "--port",
-            "0",
-            "--state",
-            str(tmp_path),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=580,
-        check=False,
-    )
+    command = [sys.executable, "-m", "appliance", "demo", "--zoo", "small", "--once", "--json", "--port", "0"]
+    command += ["--state", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=580, check=False)
     left_out = [line for line in done.stderr.splitlines() if "is left out" in line]
     assert not [line for line in left_out if "is not the expected file" in line or "the cache cannot" in line]
     skip_if(LEFT_OUT + left_out[0] if left_out else None)
@@ -138,16 +121,8 @@ def test_demo_of_the_small_zoo_recognises_text_faces_and_speech(tmp_path: Path) 
     assert any("speech" in words for words in applications["speech"]["recognised"])
 
 
-def _assert_ends(mark: str) -> None:
-    """No process whose command line has `mark` is left after two minutes."""
-    clock = SystemClock()
-    deadline_ns = clock.now_ns() + 120 * NS_PER_S
-    while (left := _processes(mark)) and clock.now_ns() < deadline_ns:
-        pause_s(0.1)
-    assert not left, left
-
-
 def _processes(mark: str) -> list[str]:
+    """Those whose command line has `mark`."""
     found = []
     for folder in Path("/proc").iterdir():
         try:

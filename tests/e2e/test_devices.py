@@ -3,18 +3,14 @@
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 from appliance.client.device import Accuracy, Box, Device, Latency, Promise, Shown, session
 from appliance.clock import pause_s
 from appliance.demo.zoo import toys
-from appliance.domain.errors import PromiseNotPossible
 from appliance.domain.session import FrameEnd
 from tests.e2e.conftest import Run
 from tests.e2e.relay import Relay
@@ -25,32 +21,6 @@ TENANT = "harbour"
 FPS = 20.0
 PATIENCE = 2400
 """Frames, or looks, that something may take to come."""
-
-
-def products(path: Path, count: int = 40, side: int = 1024) -> Path:
-    """A picture of 8 x 8 to a class, by way of so many products with one large matrix."""
-    rng = np.random.default_rng(2)
-    weights: dict[str, Any] = {
-        "first": rng.standard_normal((3 * 8 * 8, side), np.float32),
-        "next": rng.standard_normal((side, side), np.float32) / 32,
-        "last": rng.standard_normal((side, 10), np.float32),
-    }
-    nodes = [
-        helper.make_node("Flatten", ["image"], ["flat"]),
-        helper.make_node("MatMul", ["flat", "first"], ["h0"]),
-        *(helper.make_node("MatMul", [f"h{at}", "next"], [f"h{at + 1}"]) for at in range(count)),
-        helper.make_node("MatMul", [f"h{count}", "last"], ["logits"]),
-        helper.make_node("Softmax", ["logits"], ["probabilities"], axis=1),
-    ]
-    graph = helper.make_graph(
-        nodes,
-        "products",
-        [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["N", 3, 8, 8])],
-        [helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["N", 10])],
-        [numpy_helper.from_array(array, name) for name, array in weights.items()],
-    )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +50,8 @@ def relay(server: Server) -> Iterator[Relay]:
         yield running
 
 
-def _device(server: Server, promise: Promise, application: str = "digits", url: str = "") -> Device:
-    return Device(Box(url or server.url, server.admin_key, TENANT), application, fps=FPS, promise=promise)
+def _device(server: Server, promise: Promise, url: str = "") -> Device:
+    return Device(Box(url or server.url, server.admin_key, TENANT), "digits", fps=FPS, promise=promise)
 
 
 def _until(device: Device, picture: np.ndarray, is_done: Callable[[Shown], bool]) -> Shown:
@@ -115,20 +85,6 @@ def test_device_and_box_count_the_same_streamed_frames(server: Server, picture: 
     assert counts.sent == counts.ends.total()
 
 
-@pytest.mark.nightly("the box tells the same over HTTP: tests/api/v1/test_sessions.py")
-def test_session_beyond_the_processor_is_refused_with_its_cause(server: Server, tmp_path: Path) -> None:
-    """Runs of this model take milliseconds on any machine."""
-    with server.client(tenant=TENANT) as client:
-        job = client.upload_model(
-            products(tmp_path / "slow.onnx"), "slow", "image-classification", metadata={"precisions": []}
-        )
-        assert [one.state for one in client.follow_job(job.id)][-1] == "done"
-    promise = Latency(slo_ms=1.0, rate_rps=FPS)
-    with pytest.raises(PromiseNotPossible) as refused, _device(server, promise, "slow"):
-        raise AssertionError("it was refused")
-    assert refused.value.cause == "processor"
-
-
 @pytest.mark.nightly("a server that is killed")
 def test_device_resumes_its_session_after_a_box_kill(server: Server, relay: Relay, picture: np.ndarray) -> None:
     """As soon as the box is there."""
@@ -151,21 +107,7 @@ def test_stream_command_streams_two_devices_to_a_real_box(
     """For three seconds, in numbers."""
     photo = tmp_path / "photo.png"
     cv2.imwrite(str(photo), picture)
-    options = [
-        "--tenant",
-        TENANT,
-        "-a",
-        "digits",
-        "--slo-ms",
-        "3000",
-        "--rate",
-        "5",
-        "--devices",
-        "2",
-        "--duration-s",
-        "3",
-        "--json",
-    ]
-    document = json.loads(appliance("stream", f"pan:{photo}", *options))
+    options = f"--tenant {TENANT} -a digits --slo-ms 3000 --rate 5 --devices 2 --duration-s 3 --json"
+    document = json.loads(appliance("stream", f"pan:{photo}", *options.split()))
     assert all(session["answered"] > 0 and session["state"] == "served" for session in document["sessions"])
     assert document["plans"]["count"] >= 2

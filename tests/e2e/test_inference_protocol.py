@@ -6,7 +6,7 @@ import json
 import socket
 import struct
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -35,6 +35,14 @@ def client(furnished_server: Server) -> Iterator[triton.InferenceServerClient]:
 def headers(furnished_server: Server) -> dict[str, str]:
     """Fresh for every test: the client writes into the mapping it is given."""
     return {"Authorization": f"Bearer {furnished_server.admin_key}"}
+
+
+@contextmanager
+def connected(server: Server) -> Iterator[tuple[socket.socket, IO[bytes]]]:
+    """A connection, and what comes over it."""
+    host, port = server.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=120) as connection, connection.makefile("rb") as answers:
+        yield connection, answers
 
 
 def test_triton_client_reads_health_and_metadata(client: triton.InferenceServerClient, headers: dict[str, str]) -> None:
@@ -131,20 +139,6 @@ def test_unloaded_model_is_unavailable_until_it_is_loaded(
     assert after == before + 1
 
 
-def test_model_of_another_tenant_is_unknown_in_inference_protocol(
-    furnished_server: Server, client: triton.InferenceServerClient, headers: dict[str, str]
-) -> None:
-    """As unknown as a model that does not exist, and in no index."""
-    assert [row["name"] for row in client.get_model_repository_index(headers=headers)].count("digits") == 0
-    with pytest.raises(InferenceServerException) as foreign:
-        client.get_model_metadata("digits", headers=headers)
-    with pytest.raises(InferenceServerException) as unknown:
-        client.get_model_metadata("digitz", headers=headers)
-    assert str(foreign.value).replace("digits", "digitz") == str(unknown.value)
-    acting = {**headers, "X-Tenant": "harbour"}
-    assert client.get_model_metadata("digits", headers=acting)["name"] == "digits"
-
-
 def _inputs(arrays: dict[str, np.ndarray], is_binary: bool = True) -> list[triton.InferInput]:
     words = {"float32": "FP32", "int64": "INT64"}
     inputs = []
@@ -159,8 +153,7 @@ def _inputs(arrays: dict[str, np.ndarray], is_binary: bool = True) -> list[trito
 def test_receive_window_grows_for_a_connection_with_a_good_key(furnished_server: Server) -> None:
     """The window bounds what a link carries: with 128 KiB, 50 Mbit/s where an answer takes 20 ms."""
     asked = _add(furnished_server, 1, rows=20_000)  # more than the model takes, which is found out when all is read
-    host, port = furnished_server.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=120) as connection, connection.makefile("rb") as answers:
+    with connected(furnished_server) as (connection, answers):
         for _ in range(5):
             connection.sendall(asked)
             assert _answer(answers)[0] == 400
@@ -178,8 +171,7 @@ def test_pipelined_requests_are_answered_in_order(furnished_server: Server) -> N
     asked[7] = asked[7].replace(b"/adding/", b"/nobody/")
     asked[11] = asked[11].replace(b"Bearer ", b"Bearer x")
     asked[20] = asked[20].replace(b"POST", b"GET ").replace(b"/infer", b"      ", 1)
-    host, port = furnished_server.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=120) as connection, connection.makefile("rb") as answers:
+    with connected(furnished_server) as (connection, answers):
         whole = b"".join(asked)
         for start in range(0, len(whole), 1000):
             connection.sendall(whole[start : start + 1000])
@@ -195,14 +187,12 @@ def test_pipelined_requests_are_answered_in_order(furnished_server: Server) -> N
 def test_blanks_around_inference_header_length_are_ignored(furnished_server: Server) -> None:
     """Whichever way the request is read: with a head seen before, or the first of a connection."""
     asked = _add(furnished_server, 1)
-    host, port = furnished_server.url.removeprefix("http://").split(":")
     for before, after in ((b" ", b" "), (b"", b"\t"), (b"  \t", b"  ")):
         head = b"Inference-Header-Content-Length:"
         start = asked.index(head) + len(head)
         end = asked.index(b"\r\n", start)
         said = asked[:start] + before + asked[start:end].strip() + after + asked[end:]
-        connect = socket.create_connection((host, int(port)), timeout=120)
-        with connect as connection, connection.makefile("rb") as answers:
+        with connected(furnished_server) as (connection, answers):
             for _ in range(4):
                 connection.sendall(said)
                 status, body = _answer(answers)
@@ -213,8 +203,7 @@ def test_infer_with_a_wrong_key_counts_as_one_failed_key(furnished_server: Serve
     """Twenty of the thirty a minute that are answered 401: a request that is answered with others asks the key ring
     once, as any other does.
     """
-    host, port = furnished_server.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=120) as connection, connection.makefile("rb") as answers:
+    with connected(furnished_server) as (connection, answers):
         for value in range(20):
             connection.sendall(_add(furnished_server, value).replace(b"Bearer ", b"Bearer x"))
             assert _answer(answers)[0] == 401
@@ -222,17 +211,15 @@ def test_infer_with_a_wrong_key_counts_as_one_failed_key(furnished_server: Serve
 
 def test_concurrent_connections_each_get_their_own_answer(furnished_server: Server) -> None:
     """Answers of shared runs are not mixed up; a caller that has gone takes no other caller along."""
-    host, port = furnished_server.url.removeprefix("http://").split(":")
     with ExitStack() as stack:
-        connections = [stack.enter_context(socket.create_connection((host, int(port)), timeout=120)) for _ in range(24)]
-        for value, connection in enumerate(connections):
+        lines = [stack.enter_context(connected(furnished_server)) for _ in range(24)]
+        for value, (connection, _) in enumerate(lines):
             connection.sendall(_add(furnished_server, value))
-        for connection in connections[::5]:
-            connection.close()
-        for value, connection in enumerate(connections):
+        for connection, _ in lines[::5]:
+            connection.shutdown(socket.SHUT_RDWR)
+        for value, (_, answers) in enumerate(lines):
             if value % 5:
-                with connection.makefile("rb") as answers:
-                    status, body = _answer(answers)
+                status, body = _answer(answers)
                 assert (status, np.frombuffer(body[-16:], np.float32).tolist()) == (200, [value + 1.0] * 4)
 
 

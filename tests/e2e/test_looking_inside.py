@@ -13,7 +13,7 @@ from appliance.client import Client
 from appliance.domain.errors import DeadlineExceeded
 from tests import toys
 from tests.e2e.conftest import Run
-from tests.e2e.server import Server, running_server
+from tests.e2e.server import Server, brought, running_server
 from tests.e2e.waiting import until
 
 pytestmark = [
@@ -31,8 +31,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with running_server(folder / "state") as running:
         with running.client() as client:
             client.create_tenant("harbour")
-            job = client.upload_model(toys.tiny_add(folder / "add.onnx"), "add", "tensor", shared=True)
-            assert [state.state for state in client.follow_job(job.id)][-1] == "done"
+            brought(client, toys.tiny_add(folder / "add.onnx"), "add", "tensor", shared=True)
         yield running
 
 

@@ -1,26 +1,20 @@
-"""A pipeline over a real port, with networks that find and read text: what it reads, and that a kill forgets none."""
+"""A pipeline over a real port, with networks that find and read text."""
 
 import json
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import cv2
-import httpx
 import numpy as np
 import pytest
 
 from appliance.client import Client
 from appliance.demo.zoo import ZooModel, as_archive
 from appliance.demo.zoo.media import cut_line
-from appliance.domain.access import Role
-from appliance.domain.errors import ApplianceError, ApplicationInUse
-from appliance.domain.states import JobState
 from appliance.tasks.metrics import characters
-from appliance.wire.access import KeyOrder
-from appliance.wire.pipelines import FrameShape, ItemShape, PipelineOrder
+from appliance.wire.pipelines import ItemShape, PipelineOrder
 from tests.demo.zoo.fetched import model_of
-from tests.e2e.server import Server, running_server
+from tests.e2e.server import Server, brought, running_server
 
 pytestmark = [pytest.mark.usefixtures("processes", "ports"), pytest.mark.timeout(900)]
 NAMES = ("find-text", "read-text")
@@ -54,8 +48,7 @@ def server(zoo: dict[str, ZooModel], tmp_path_factory: pytest.TempPathFactory) -
         with running.client(tenant="harbour") as box:
             for model in zoo.values():
                 archive = as_archive(model, folder / f"{model.name}.zip")
-                job = box.upload_model(archive, model.name, model.task, metadata={"precisions": []})
-                assert list(box.follow_job(job.id))[-1].state is JobState.DONE
+                brought(box, archive, model.name, model.task, metadata={"precisions": []})
             box.create_pipeline(PipelineOrder.model_validate(SIGNS))
         yield running
 
@@ -100,38 +93,3 @@ def test_pipeline_reads_signs_as_well_as_single_requests(server: Server, zoo: di
         joined = [one for one in frame.items[0].items if one.stage == "text"]
         assert [one.answer is not None and one.answer["text"] for one in joined] == ["\n".join(read(frame.items))]
         assert frame.cost.seconds > 0
-
-
-def test_device_key_of_a_pipeline_may_call_the_pipeline_only(server: Server, zoo: dict[str, ZooModel]) -> None:
-    """As a client that has joined; the key may not call the networks behind the pipeline."""
-    picture = zoo["find-text"].inputs[0]
-    with server.client() as admin:
-        key = admin.create_key("harbour", KeyOrder(role=Role.DEVICE, pipelines=["signs"])).key
-    with server.client(key) as device:
-        client = device.join_pipeline("signs", 1)
-        frame = device.run_pipeline("signs", picture, timeout_ms=PATIENCE_MS, client=client.id, frame=1)
-        assert read(frame.items)
-        with pytest.raises(ApplianceError, match="no application"):
-            device.predict("read-text", picture)
-        device.leave_pipeline("signs", client.id)
-
-
-def test_pipelines_survive_a_kill_amid_frames(server: Server, zoo: dict[str, ZooModel]) -> None:
-    """Acknowledged pipelines are there after the kill, keep their applications as before, and read again."""
-    picture = zoo["find-text"].inputs[3]
-    with server.client(tenant="harbour") as box:
-        before = box.run_pipeline("signs", picture, timeout_ms=PATIENCE_MS)
-        box.create_pipeline(PipelineOrder.model_validate({**SIGNS, "name": "last"}))
-        later = box.run_pipeline_later("signs", picture, timeout_ms=PATIENCE_MS)
-        assert later.id
-        server.kill()
-        with suppress(httpx.TransportError):
-            box.pipeline("signs")
-    server.start_again()
-    with server.client(tenant="harbour") as box:
-        assert [one.name for one in box.pipelines()] == ["last", "signs"]
-        with pytest.raises(ApplicationInUse) as used:
-            box.delete_application("find-text")
-        assert list(used.value.pipelines) == ["last", "signs"]
-        after: FrameShape = box.run_pipeline("last", picture, timeout_ms=PATIENCE_MS)
-        assert read(after.items) == read(before.items) != []

@@ -9,12 +9,11 @@ from onnx import TensorProto, helper
 from typer.testing import CliRunner
 
 from appliance.cli.main import app
-from appliance.client import Client
 from appliance.demo.zoo.toys import digits
 from appliance.lab.scenario import read_scenario
 from appliance.wire.access import QuotaShape
 from appliance.wire.catalogue import ApplicationOrder
-from tests.e2e.server import Server, running_server
+from tests.e2e.server import Server, brought, running_server
 from tests.toys import tiny_add
 
 pytestmark = [
@@ -36,19 +35,14 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> "Server":  # type: ignore[m
     folder = tmp_path_factory.mktemp("box")
     with running_server(folder / "state", **SETTINGS) as server:
         with server.client() as client:
-            _import(client, tiny_add(folder / "add.onnx"), "add", "tensor")
+            brought(client, tiny_add(folder / "add.onnx"), "add", "tensor")
             client.create_tenant(
                 "second", QuotaShape(requests_per_s=500, memory_guarantee_bytes=2_000_000, memory_share=0.5)
             )
         with server.client(tenant="second") as client:
-            _import(client, tiny_add(folder / "add.onnx"), "add", "tensor")
-            _import(client, digits(folder / "digits").model, "digits", "image-classification")
+            brought(client, tiny_add(folder / "add.onnx"), "add", "tensor")
+            brought(client, digits(folder / "digits").model, "digits", "image-classification")
         yield server
-
-
-def _import(client: Client, path: Path, name: str, task: str) -> None:
-    job = client.upload_model(path, name, task)
-    assert [state.state for state in client.follow_job(job.id)][-1] == "done"
 
 
 def _run(box: Server, *arguments: str) -> str:
@@ -134,8 +128,7 @@ def test_replay_sends_sequences_to_stateful_models_and_reports_failures(box: Ser
     state = [{"input": "S", "output": "SN", "shape": [1, 2]}]
     metadata = {"precisions": [], "state": state, "constants": {"gain": 0.5}}
     with box.client() as client:
-        job = client.upload_model(_moving_sum(tmp_path / "sum.onnx"), "sum", "tensor", metadata=metadata)
-        assert [state.state for state in client.follow_job(job.id)][-1] == "done"
+        brought(client, _moving_sum(tmp_path / "sum.onnx"), "sum", "tensor", metadata=metadata)
         client.create_application(ApplicationOrder(name="hasty", model="add", latency_slo_ms=0.001))
     document = json.loads(_run(box, "scenario", "--json"))
     document["applications"] = [a for a in document["applications"] if a["name"] in ("sum", "hasty")]

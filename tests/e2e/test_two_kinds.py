@@ -11,7 +11,7 @@ import pytest
 
 from appliance.client import Client
 from tests import toys
-from tests.e2e.server import Server, running_server
+from tests.e2e.server import Server, brought, running_server
 from tests.e2e.waiting import until
 
 pytestmark = [
@@ -55,8 +55,7 @@ def test_model_is_profiled_on_both_kinds_and_serves_on_the_cheaper(tmp_path: Pat
             assert [one.kind for one in client.processors()] == ["cpu", "openvino"]
             until(lambda: client.processors()[1].state == "serving", "its probe", 120)
             net = toys.conv_net(tmp_path / "net.onnx", 1.0)  # how int8 is rounded depends on the processor
-            job = client.upload_model(net, "net", "image-classification", metadata={"precisions": []})
-            assert [state.state for state in client.follow_job(job.id)][-1] == "done"
+            brought(client, net, "net", "image-classification", metadata={"precisions": []})
             until(lambda: len(client.model("net").variants[0].profiles) == 2, "its profile on openvino", 240)
             variant = client.model("net").variants[0]
             first = variant.profiles[0]

@@ -3,7 +3,9 @@
 import json
 import os
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -12,7 +14,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from tests.e2e.server import Server, running_server
+from appliance.client import Client
+from tests.e2e.server import Server, brought, running_server
 from tests.e2e.waiting import until
 
 pytestmark = [
@@ -46,30 +49,25 @@ def layers(path: Path, count: int = 40) -> Path:
     return path
 
 
-def processors(**options: int) -> str:
-    return json.dumps(
-        [
-            {"name": "big", "kind": "cpu", "cores": CORES[:1], **options},
-            {"name": "little", "kind": "cpu", "cores": CORES[1:], **options},
-        ]
-    )
+@contextmanager
+def two(folder: Path, threads: int) -> Iterator[tuple[Server, Client]]:
+    """A box with both processors, which has the network."""
+    cores = {"big": CORES[:1], "little": CORES[1:]}
+    options = {"kind": "cpu", "workers": 1, "threads_per_run": threads}
+    processors = json.dumps([{"name": name, "cores": own, **options} for name, own in cores.items()])
+    box = running_server(folder / "state", **SETTINGS, APPLIANCE_PROCESSORS=processors)
+    with box as server, server.client() as client:
+        brought(client, layers(folder / "net.onnx"), "net", metadata={"precisions": []})
+        yield server, client
 
 
 def _asked(server: Server, requests: int) -> None:
     """So many requests of the network, four at once; all answers are alike."""
-    headers = {"Authorization": f"Bearer {server.admin_key}", "Inference-Header-Content-Length": ""}
-    head = {
-        "inputs": [
-            {
-                "name": "x",
-                "shape": ROWS.shape,
-                "datatype": "FP32",
-                "parameters": {"binary_data_size": ROWS.nbytes},
-            }
-        ],
-        "parameters": {"binary_data_output": True, "timeout": PATIENCE_S * 10**6},
-    }
-    text = json.dumps(head).encode()
+    headers = {"Authorization": f"Bearer {server.admin_key}"}
+    size = {"binary_data_size": ROWS.nbytes}
+    tensor = {"name": "x", "shape": ROWS.shape, "datatype": "FP32", "parameters": size}
+    parameters = {"binary_data_output": True, "timeout": PATIENCE_S * 10**6}
+    text = json.dumps({"inputs": [tensor], "parameters": parameters}).encode()
     headers["Inference-Header-Content-Length"] = str(len(text))
 
     def ask(client: httpx.Client) -> bytes:
@@ -97,13 +95,7 @@ def test_runs_of_a_build_are_spread_over_two_pinned_processors(tmp_path: Path, t
     """One build is in memory: with several threads a run, of which each processor makes its own, as often as there are
     processors.
     """
-    options = {"workers": 1, "threads_per_run": threads}
-    with (
-        running_server(tmp_path / "state", **SETTINGS, APPLIANCE_PROCESSORS=processors(**options)) as server,
-        server.client() as client,
-    ):
-        job = client.upload_model(layers(tmp_path / "net.onnx"), "net", "tensor", metadata={"precisions": []})
-        assert [state.state for state in client.follow_job(job.id)][-1] == "done"
+    with two(tmp_path, threads) as (server, client):
         _asked(server, 60)
         shown = client.processors()
         assert [(one.name, one.kind, one.state, one.cores) for one in shown] == [
@@ -129,13 +121,7 @@ def test_runs_of_a_build_are_spread_over_two_pinned_processors(tmp_path: Path, t
 @pytest.mark.parametrize("threads", [1, 2])
 def test_processor_whose_core_is_taken_away_is_lost_until_it_returns(tmp_path: Path, threads: int) -> None:
     """The other processor answers everything meanwhile."""
-    options = {"workers": 1, "threads_per_run": threads}
-    with (
-        running_server(tmp_path / "state", **SETTINGS, APPLIANCE_PROCESSORS=processors(**options)) as server,
-        server.client() as client,
-    ):
-        job = client.upload_model(layers(tmp_path / "net.onnx"), "net", "tensor", metadata={"precisions": []})
-        assert [state.state for state in client.follow_job(job.id)][-1] == "done"
+    with two(tmp_path, threads) as (server, client):
         _asked(server, 10)
         os.sched_setaffinity(server.process.pid, CORES[:1])
         until(lambda: client.processors()[1].state == "lost", "the core is missed")

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests import toys
-from tests.e2e.server import running_server
+from tests.e2e.server import brought, running_server
 from tests.e2e.waiting import until
 
 pytestmark = [
@@ -36,8 +36,7 @@ def test_unix_socket_answers_like_the_port_with_its_file_mode(tmp_path: Path, mo
         assert stat.S_IMODE(path.stat().st_mode) == int(mode, 8)
         assert f"The box listens at {server.url} and at the Unix socket {path} " in server.log()
         with server.client() as client:
-            job = client.upload_model(toys.tiny_add(tmp_path / "add.onnx"), "add", "tensor")
-            assert [state.state for state in client.follow_job(job.id)][-1] == "done"
+            brought(client, toys.tiny_add(tmp_path / "add.onnx"), "add", "tensor")
         with local(path) as stranger:
             assert stranger.get("/v2/health/ready").status_code == 200
             assert stranger.post("/v2/models/add/infer", json=ASKED).status_code == 401

@@ -5,7 +5,7 @@ Read from its sources (`model_parser.cc`, `data_loader.cc`, `infer_data_manager.
 """
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tests.api.networks import running_sum, table_sums
-from tests.api.stand import FurnishedWith, Stand, copied, good, imported, stand_on
+from tests.api.stand import FurnishedWith, Stand, good, imported
 
 pytestmark = [
     pytest.mark.nightly("what one load generator asks, with networks of its own; the reference client is in the gate"),
@@ -111,6 +111,24 @@ async def measure(client: httpx.AsyncClient, name: str, *, version: str = "", ba
     return grown
 
 
+@pytest.fixture(scope="module")
+def furnished_state(furnished_with: FurnishedWith, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With two models of harbour's whose first axis is no batch."""
+    folder = tmp_path_factory.mktemp("fixed")
+    state = {"state": [{"input": "S", "output": "SN", "shape": [1, 2]}]}
+    models = {
+        "table": (table_sums(folder / "table.onnx"), {"precisions": []}),
+        "sum": (running_sum(folder / "sum.onnx"), {"precisions": [], **state}),
+    }
+
+    async def teach(stand: Stand) -> None:
+        for name, (path, metadata) in models.items():
+            job = await imported(stand.client("harbour"), name, path.read_bytes(), metadata=metadata)
+            assert job["state"] == "done", job
+
+    return furnished_with(teach)
+
+
 @pytest.mark.parametrize("batch", [1, 8])
 @pytest.mark.parametrize("version", ["", "1"])
 async def test_load_generator_run_is_answered_with_figures_that_add_up(stand: Stand, version: str, batch: int) -> None:
@@ -169,42 +187,14 @@ async def test_statistics_leave_out_a_deleted_variant(stand: Stand) -> None:
     assert (await client.delete("/v1/models/digits/variants/fp32")).status_code == 200
     assert (await client.get("/v2/models/digits/stats")).json() == {"model_stats": []}
     everything = (await client.get("/v2/models/stats")).json()["model_stats"]
-    assert [row["name"] for row in everything] == ["adding"]
-
-
-# -- models whose first axis is no batch -------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def with_fixed(furnished_with: FurnishedWith, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A furnished state folder with both models, of harbour's."""
-    folder = tmp_path_factory.mktemp("fixed")
-    state = {"state": [{"input": "S", "output": "SN", "shape": [1, 2]}]}
-    models = {
-        "table": (table_sums(folder / "table.onnx"), {"precisions": []}),
-        "sum": (running_sum(folder / "sum.onnx"), {"precisions": [], **state}),
-    }
-
-    async def teach(stand: Stand) -> None:
-        for name, (path, metadata) in models.items():
-            job = await imported(stand.client("harbour"), name, path.read_bytes(), metadata=metadata)
-            assert job["state"] == "done", job
-
-    return furnished_with(teach)
-
-
-@pytest.fixture
-async def fixed(furnished: tuple[Path, dict[str, str]], with_fixed: Path, tmp_path: Path) -> AsyncIterator[Stand]:
-    """A running box with both models."""
-    state_dir = copied(with_fixed, tmp_path / "state")
-    async with stand_on(state_dir, furnished[1]) as made:
-        yield made
+    names = {row["name"] for row in everything}
+    assert ("adding" in names, "digits" in names) == (True, False)
 
 
 @pytest.mark.nightly("the program of another maker, once more")
-async def test_model_with_a_fixed_first_axis_has_no_batch(fixed: Stand) -> None:
+async def test_model_with_a_fixed_first_axis_has_no_batch(stand: Stand) -> None:
     """Shapes are whole and sent as they are; four rows of one table are one inference, not four."""
-    client = fixed.client("harbour")
+    client = stand.client("harbour")
     config = (await client.get("/v2/models/table/config")).json()
     assert (config["max_batch_size"], config["input"][0]["dims"], config["output"][0]["dims"]) == (0, [4, 3], [3])
     grown = await measure(client, "table")
@@ -212,9 +202,9 @@ async def test_model_with_a_fixed_first_axis_has_no_batch(fixed: Stand) -> None:
 
 
 @pytest.mark.nightly("the program of another maker, once more")
-async def test_config_of_a_model_with_state_asks_for_sequences(fixed: Stand) -> None:
+async def test_config_of_a_model_with_state_asks_for_sequences(stand: Stand) -> None:
     """And says that the box supplies the state itself."""
-    client = fixed.client("harbour")
+    client = stand.client("harbour")
     config = (await client.get("/v2/models/sum/config")).json()
     assert config["sequence_batching"] == {"max_sequence_idle_microseconds": 60_000_000}
     assert [tensor.get("optional", False) for tensor in config["input"]] == [False, True]
@@ -222,9 +212,9 @@ async def test_config_of_a_model_with_state_asks_for_sequences(fixed: Stand) -> 
     assert grown["inference_count"] == REQUESTS
 
 
-async def test_models_named_like_path_parts_are_served(fixed: Stand) -> None:
+async def test_models_named_like_path_parts_are_served(stand: Stand) -> None:
     """An application of the name `config` or `ready` has metadata like any other."""
-    client = fixed.client("harbour")
+    client = stand.client("harbour")
     for name in ("config", "ready"):
         assert (await client.post("/v1/applications", json={"name": name, "model": "table"})).status_code == 201
         assert (await client.get(f"/v2/models/{name}")).json()["name"] == name
