@@ -20,6 +20,7 @@ import numpy as np
 import onnxruntime as ort
 
 from appliance.runtime.processors.cpu.heap import trim
+from tests.attacks.wire import head
 from tests.e2e.load import drive
 
 READY_S = 180
@@ -198,10 +199,12 @@ def infer_body(inputs: dict[str, np.ndarray]) -> tuple[bytes, dict[str, str]]:
 def infer_request(model: str, key: str, inputs: dict[str, np.ndarray]) -> bytes:
     """A whole HTTP request of `/v2`, with binary tensors."""
     body, headers = infer_body(inputs)
-    lines = [f"POST /v2/models/{model}/infer HTTP/1.1", "Host: localhost", f"Authorization: Bearer {key}"]
-    lines += [f"{name}: {value}" for name, value in headers.items()]
-    lines += ["Content-Type: application/octet-stream", f"Content-Length: {len(body)}"]
-    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+    return post(f"/v2/models/{model}/infer", key, body, "application/octet-stream", **headers)
+
+
+def post(path: str, key: str, body: bytes, content_type: str = "application/json", **headers: object) -> bytes:
+    """A whole HTTP request."""
+    return head("POST", path, key, **headers, content_type=content_type, content_length=len(body)) + body
 
 
 def ask(connection: socket.socket, request: bytes | bytearray) -> bytes:
@@ -210,12 +213,12 @@ def ask(connection: socket.socket, request: bytes | bytearray) -> bytes:
     answer = b""
     while b"\r\n\r\n" not in answer:
         answer += connection.recv(1 << 16)
-    head, _, body = answer.partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 200"), head
-    (length,) = re.findall(rb"\r\ncontent-length: (\d+)", head)
+    begin, _, body = answer.partition(b"\r\n\r\n")
+    assert begin.startswith(b"HTTP/1.1 200"), begin
+    (length,) = re.findall(rb"\r\ncontent-length: (\d+)", begin)
     while len(body) < int(length):
         body += connection.recv(1 << 16)
-    return head
+    return begin
 
 
 def plain_session_ms(model: Path) -> float:

@@ -23,7 +23,9 @@ from typing import Any
 
 import uvloop
 
+from benchmarks import _box as boxes
 from benchmarks._open_load import Connection
+from tests.attacks.wire import head
 
 PATIENCE_S = 10.0
 """After the last frame, for answers that are still to come."""
@@ -213,16 +215,9 @@ class Generator:
         tally.sent += 1
         id = f"{line.name}-{tally.sent}".encode()
         picture = self._bodies[self._chance.choice(line.pictures[self._count(line)])]
-        head = [
-            f"POST /v1/pipelines/{line.name}/predict HTTP/1.1",
-            "Host: localhost",
-            f"Authorization: Bearer {self._order.key}",
-            f"X-Request-Id: {id.decode()}",
-            "Content-Type: image/jpeg",
-            f"Content-Length: {len(picture)}",
-            *([f"X-Client: {client}", f"X-Frame: {number}"] if client else []),
-        ]
-        request = "\r\n".join(head).encode() + b"\r\n\r\n" + picture
+        whose = {"x_client": client, "x_frame": number} if client else {}
+        path = f"/v1/pipelines/{line.name}/predict"
+        request = boxes.post(path, self._order.key, picture, "image/jpeg", x_request_id=id.decode(), **whose)
         due_s = self._start_s + at_s
         self._behind_ms.append(1e3 * (time.perf_counter() - due_s))
         self._put(request, _Frame(line, id, due_s, client))
@@ -261,10 +256,9 @@ class Generator:
     # -- connections ---------------------------------------------------------------------------------------------------
 
     async def _ask(self, method: str, path: str, body: bytes = b"", sort: str = "") -> tuple[int, bytes]:
-        head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {self._order.key}\r\n"
-        head += f"Content-Length: {len(body)}\r\n" + (f"Content-Type: {sort}\r\n" if sort else "")
+        sizes = {"content_length": len(body), **({"content_type": sort} if sort else {})}
         answered: asyncio.Future[tuple[int, bytes]] = asyncio.get_running_loop().create_future()
-        self._put(head.encode() + b"\r\n" + body, answered)
+        self._put(head(method, path, self._order.key, **sizes) + body, answered)
         return await answered
 
     def _put(self, request: bytes, waits: "_Frame | asyncio.Future[tuple[int, bytes]]") -> None:

@@ -77,6 +77,16 @@ def percentile(values: Sequence[float], percent: int) -> float:
     return ordered[max(0, -(-percent * len(ordered) // 100) - 1)] if ordered else float("nan")
 
 
+def percentiles(times_ms: Sequence[float], *percents: int) -> dict[str, Any]:
+    """Percentiles of milliseconds as figures of a row."""
+    return {f"P{percent}_ms": percentile(times_ms, percent) for percent in percents}
+
+
+def ratios(above: Sequence[float], below: Sequence[float]) -> list[float]:
+    """One over the other, round by round."""
+    return [one / other for one, other in zip(above, below, strict=True)]
+
+
 def text(value: Any) -> str:
     """A figure as it is printed: three or four digits that count."""
     if not isinstance(value, float):

@@ -179,7 +179,7 @@ def _compared(what: str, answers: int, asked: Mapping[str, Subject], options: ar
     spent_s = {name: (computed_s(one.box) - before_s[name]) / sum(rates[name]) for name, one in asked.items()}
     results.row(
         f"{what}: both kinds / cpu",
-        **results.spread([one / other for one, other in zip(rates["on"], rates["off"], strict=True)]),
+        **results.spread(results.ratios(rates["on"], rates["off"])),
         per_s=statistics.median(rates["on"]) / answers,
         cpu_per_s=statistics.median(rates["off"]) / answers,
         by_processor_time=spent_s["off"] / spent_s["on"],
@@ -205,10 +205,10 @@ def _with_and_without(asked: Mapping[str, Subject], options: argparse.Namespace)
     rates = _rates(asked, options)
     results.row(
         f"{asked['on'].path}, {options.connections} connections: with batches / without",
-        **results.spread([one / other for one, other in zip(rates["on"], rates["off"], strict=True)]),
+        **results.spread(results.ratios(rates["on"], rates["off"])),
         per_s=statistics.median(rates["on"]),
         without_per_s=statistics.median(rates["off"]),
-        two_without=statistics.median(a / b for a, b in zip(rates["again"], rates["off"], strict=True)),
+        two_without=statistics.median(results.ratios(rates["again"], rates["off"])),
         items_a_run=_shared(asked["on"], before),
         asked="≥ 1.25 (`meaning`)",
     )

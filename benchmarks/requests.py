@@ -19,9 +19,9 @@ import re
 import socket
 import statistics
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from multiprocessing.shared_memory import SharedMemory
@@ -71,7 +71,11 @@ def _rate(options: argparse.Namespace) -> None:
         body, headers = boxes.infer_body(item)
         with box.http() as http:
             size = len(http.post("/v2/models/tiny/infer", content=body, headers=headers).raise_for_status().content)
-        requests = {"/v2": boxes.infer_request("tiny", box.key, item), "/v1": _predict(box.key, item)}
+        plain = json.dumps({"inputs": {name: array.tolist() for name, array in item.items()}}).encode()
+        requests = {
+            "/v2": boxes.infer_request("tiny", box.key, item),
+            "/v1": boxes.post("/v1/applications/tiny/predict", box.key, plain),
+        }
         port = boxes.free_port()
         with boxes.bare_starlette(port, size) as bare:
 
@@ -92,14 +96,6 @@ def _rate(options: argparse.Namespace) -> None:
             bare_per_s=statistics.median(one["bare"][0] for one in rounds),
             asked="≥ 0.60" if name == "/v2" else "",
         )
-
-
-def _predict(key: str, item: Mapping[str, np.ndarray]) -> bytes:
-    """A whole request of `/v1`."""
-    body = json.dumps({"inputs": {name: array.tolist() for name, array in item.items()}}).encode()
-    lines = ["POST /v1/applications/tiny/predict HTTP/1.1", "Host: localhost", f"Authorization: Bearer {key}"]
-    lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
-    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
 def _notes(options: argparse.Namespace) -> None:
@@ -195,9 +191,7 @@ def _shared_request(
     place = {"shared_memory_region": "in", "shared_memory_byte_size": array.nbytes}
     described = {"name": tensor, "shape": list(array.shape), "datatype": "FP32", "parameters": place}
     body = json.dumps({"inputs": [described], "outputs": wanted}).encode()
-    lines = [f"POST /v2/models/{name}/infer HTTP/1.1", "Host: localhost", f"Authorization: Bearer {box.key}"]
-    lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
-    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+    return boxes.post(f"/v2/models/{name}/infer", box.key, body)
 
 
 def _latency(options: argparse.Namespace) -> None:
@@ -263,23 +257,19 @@ def _share(options: argparse.Namespace) -> None:
 
 def _raw(run: Callable[[], object], seconds: float) -> float:
     """Runs a second of a thread a core."""
-    counts: list[int] = []
     start = time.perf_counter()
 
-    def work() -> None:
+    def work(_: int) -> int:
         flush_subnormals()
         count = 0
         while time.perf_counter() < start + seconds:
             run()
             count += 1
-        counts.append(count)
+        return count
 
-    threads = [threading.Thread(target=work) for _ in range(CORES)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return sum(counts) / (time.perf_counter() - start)
+    with ThreadPoolExecutor(CORES) as pool:
+        count = sum(pool.map(work, range(CORES)))
+    return count / (time.perf_counter() - start)
 
 
 def _timed_ms(call: Callable[[], object]) -> float:

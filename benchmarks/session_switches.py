@@ -14,7 +14,6 @@ import re
 import statistics
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -24,18 +23,18 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import cv2
 import numpy as np
 import psutil
 
 from appliance.client import Client
 from appliance.client.device import Box, Device, Latency
-from appliance.clock import NS_PER_S, SystemClock, pause_s
+from appliance.clock import NS_PER_S
 from appliance.domain.session import FrameEnd
 from appliance.lab.links.link import LinkShape
 from appliance.lab.links.trace import Trace, drawn
 from benchmarks import _results as results
 from benchmarks._box import free_port
+from benchmarks._cameras import jpeg, looking
 from benchmarks._sized_zoo import APPLICATION, SIZES, made
 from tests.e2e.live_scenario import asked_in
 from tests.e2e.server import Server, running_server
@@ -153,33 +152,26 @@ def _run(
                 promise=Latency(options.slo, options.fps),
                 name=name,
                 wait=True,
-                encode=lambda frame, size_px, quality: _jpeg(size_px),
+                encode=lambda frame, size_px, quality: jpeg(min(size_px, SIZES[-1]), 12, 75),
             )
             network.devices[name].run(device.join)
             devices.append(device)
-        looking = threading.Event()
-        cameras = threading.Thread(target=_look, args=(devices, options.fps, looking))
-        cameras.start()
         try:
-            time.sleep(SETTLE_S)
-            before, read, ends = (
-                ask(lambda client: _metrics(client.metrics())),
-                _read_bytes(server.process.pid),
-                _ends(devices),
-            )
-            until_s = time.monotonic() + options.seconds
-            while time.monotonic() < until_s:
-                memory = ask(lambda client: client.memory())
-                figures.over_bytes = max(figures.over_bytes, memory.used_bytes - memory.budget_bytes)
-                figures.asleep_bytes = max(figures.asleep_bytes, memory.asleep_bytes)
-                figures.awake.append(sum(build.state == "resident" for build in memory.builds))
-                time.sleep(LOOK_S)
-            after = ask(lambda client: _metrics(client.metrics()))
-            figures.read_bytes = _read_bytes(server.process.pid) - read
-            answered, ended = (now - then for now, then in zip(_ends(devices), ends, strict=True))
+            with looking(devices, options.fps, np.zeros((640, 640, 3), np.uint8)):
+                time.sleep(SETTLE_S)
+                before = ask(lambda client: _metrics(client.metrics()))
+                read, ends = _read_bytes(server.process.pid), _ends(devices)
+                until_s = time.monotonic() + options.seconds
+                while time.monotonic() < until_s:
+                    memory = ask(lambda client: client.memory())
+                    figures.over_bytes = max(figures.over_bytes, memory.used_bytes - memory.budget_bytes)
+                    figures.asleep_bytes = max(figures.asleep_bytes, memory.asleep_bytes)
+                    figures.awake.append(sum(build.state == "resident" for build in memory.builds))
+                    time.sleep(LOOK_S)
+                after = ask(lambda client: _metrics(client.metrics()))
+                figures.read_bytes = _read_bytes(server.process.pid) - read
+                answered, ended = (now - then for now, then in zip(_ends(devices), ends, strict=True))
         finally:
-            looking.set()
-            cameras.join()
             for name, device in zip(names, devices, strict=True):
                 network.devices[name].run(device.leave)
         figures.counts = {key: after[key] - before[key] for key in after}
@@ -217,46 +209,11 @@ def _value(text: str, name: str) -> float:
 def _link(seed: str) -> DeviceLink:
     """Uplinks begin at a random point of an LTE trace; downlinks are as fast as the fastest."""
     random = Random(seed)
-    up = _turned(drawn("lte", random.randrange(10**6)), random)
+    trace = drawn("lte", random.randrange(10**6))
+    up = trace.since(random.randrange(trace.period_ns))
     return DeviceLink(
         LinkShape(up, 10.0, 1.0), LinkShape(Trace((0,), (30e6,), NS_PER_S), 10.0, 1.0), random.randrange(99)
     )
-
-
-def _turned(trace: Trace, random: Random) -> Trace:
-    """From another of its steps on."""
-    first = random.randrange(len(trace.begins_ns))
-    ends = (*trace.begins_ns[1:], trace.period_ns)
-    steps = [(end - begin, rate) for begin, end, rate in zip(trace.begins_ns, ends, trace.rates_bps, strict=True)]
-    steps = steps[first:] + steps[:first]
-    begins = [0]
-    for length, _ in steps[:-1]:
-        begins.append(begins[-1] + length)
-    return Trace(tuple(begins), tuple(rate for _, rate in steps), trace.period_ns)
-
-
-_JPEGS: dict[int, bytes] = {}
-
-
-def _jpeg(size_px: int) -> bytes:
-    """A picture of that side, about 0.13 bytes a pixel."""
-    size_px = min(size_px, SIZES[-1])
-    if size_px not in _JPEGS:
-        noise = np.random.default_rng(1).integers(0, 255, (size_px // 12, size_px // 12, 3), np.uint8)
-        picture = cv2.resize(noise, (size_px, size_px), interpolation=cv2.INTER_CUBIC)
-        _JPEGS[size_px] = bytes(cv2.imencode(".jpg", picture, [cv2.IMWRITE_JPEG_QUALITY, 75])[1])
-    return _JPEGS[size_px]
-
-
-def _look(devices: Sequence[Device], fps: float, is_over: threading.Event) -> None:
-    """The cameras, one after the other."""
-    clock, frame = SystemClock(), np.zeros((640, 640, 3), np.uint8)
-    due_ns = clock.now_ns()
-    while not is_over.is_set():
-        for device in devices:
-            device.see(frame)
-            due_ns = max(due_ns + int(NS_PER_S / fps / len(devices)), clock.now_ns() - NS_PER_S)
-            pause_s(max(0.0, (due_ns - clock.now_ns()) / NS_PER_S))
 
 
 def _ends(devices: Sequence[Device]) -> tuple[int, int]:

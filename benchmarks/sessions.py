@@ -22,7 +22,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
@@ -30,15 +29,12 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-import cv2
 import httpx
-import numpy as np
 import uvloop
 
 from appliance import log
 from appliance.client import Client
 from appliance.client.device import Accuracy, Box, Device, Latency, Promise
-from appliance.clock import NS_PER_S, SystemClock, pause_s
 from appliance.demo.zoo import toys
 from appliance.domain import session
 from appliance.runtime.sessions.limits import Limits
@@ -46,6 +42,7 @@ from appliance.runtime.sessions.orders import JoinOrder
 from appliance.wire.stream import PlanMessage
 from benchmarks import _results as results
 from benchmarks._box import free_port
+from benchmarks._cameras import jpeg, looking
 from tests.api.stand import furnish, running
 from tests.e2e import server as boxes
 from tests.e2e.live_scenario import decisions_in
@@ -142,18 +139,11 @@ def _order(application_id: str, number: int, options: argparse.Namespace, *, wai
 # -- load --------------------------------------------------------------------------------------------------------------
 
 
-def jpeg(pixels: int = 160) -> bytes:
-    """Noise of that side."""
-    noise = np.random.default_rng(1).integers(0, 255, (pixels // 8, pixels // 8, 3), np.uint8)
-    return bytes(cv2.imencode(".jpg", cv2.resize(noise, (pixels, pixels), interpolation=cv2.INTER_CUBIC))[1])
-
-
 @dataclass
 class Crowd:
-    """Devices of the SDK around a real box, and the thread of their cameras, which give the same small JPEG."""
+    """Devices of the SDK around a real box, whose cameras give the same small JPEG."""
 
     devices: list[Device] = field(default_factory=list)
-    _is_over: threading.Event = field(default_factory=threading.Event)
 
     def answered(self) -> list[int]:
         """Frames in time, of each."""
@@ -164,38 +154,19 @@ class Crowd:
         states = [device.state for device in self.devices]
         return {state: states.count(state) for state in sorted(set(states))}
 
-    def look(self, fps: float, picture: bytes) -> None:
-        """The cameras, until the crowd is over."""
-        clock = SystemClock()
-        due_ns = clock.now_ns()
-        while not self._is_over.is_set():
-            each_ns = int(NS_PER_S / fps / max(1, len(self.devices)))
-            for device in list(self.devices):
-                device.see(picture)
-                due_ns = max(due_ns + each_ns, clock.now_ns() - NS_PER_S)
-                pause_s(max(0.0, (due_ns - clock.now_ns()) / NS_PER_S))
-            if not self.devices:
-                pause_s(0.05)
-
-    def end(self) -> None:
-        self._is_over.set()
-
 
 @contextmanager
 def crowd(box: Box, application: str, promises: Sequence[Promise], fps: float) -> Iterator[Crowd]:
     """All have joined; they leave at the end."""
     made = Crowd()
-    cameras = threading.Thread(target=made.look, args=(fps, jpeg()), daemon=True)
-    cameras.start()
     try:
-        for number, promise in enumerate(promises):
-            device = Device(box, application, fps=fps, promise=promise, name=f"d-{number}", wait=True)
-            device.join()
-            made.devices.append(device)
-        yield made
+        with looking(made.devices, fps, jpeg(160)):
+            for number, promise in enumerate(promises):
+                device = Device(box, application, fps=fps, promise=promise, name=f"d-{number}", wait=True)
+                device.join()
+                made.devices.append(device)
+            yield made
     finally:
-        made.end()
-        cameras.join()
         for device in made.devices:
             device.leave()
 
@@ -273,8 +244,7 @@ def _measure(server: boxes.Server, keys: dict[str, str], options: argparse.Names
     with Client(server.url, server.admin_key) as client:
         results.row("decisions of the box", **decisions_in(client.metrics())["sessions"], asked="P99 ≤ 20 ms")
     for name, found in times.items():
-        p50, p99 = (results.percentile(found, percent) for percent in (50, 99))
-        results.row(f"plain requests, devices {name}", requests=len(found), P50_ms=p50, P99_ms=p99)
+        results.row(f"plain requests, devices {name}", requests=len(found), **results.percentiles(found, 50, 99))
     of = {name: results.percentile(found, 99) for name, found in times.items()}
     ratios = {"with_over_without": of["at the box"] / of["without"], "over_sink": of["at the box"] / of["at a sink"]}
     results.row("P99 of plain requests", **ratios, asked="≤ 1.1")
@@ -331,7 +301,7 @@ def _kill(server: boxes.Server, box: Box, options: argparse.Namespace) -> None:
 
 def _ask(pipe: Connection, url: str, key: str, rate: float) -> None:
     """In a process of its own: plain requests for as long as is asked, at a steady rate."""
-    picture, headers = jpeg(), {"Authorization": f"Bearer {key}"}
+    picture, headers = jpeg(160), {"Authorization": f"Bearer {key}"}
     with httpx.Client(base_url=url, headers=headers, timeout=30) as client:
         while True:
             seconds = pipe.recv()

@@ -94,8 +94,7 @@ async def _builds(rounds: int) -> None:
 def _prepared(inner: OnnxProcessor, source: Path, folder: Path) -> PreparedForm:
     folder.mkdir()
     assert inner.sessions.prepare(source, folder)
-    form = prepared_form(source.stem, folder)
-    return form
+    return prepared_form(source.stem, folder)
 
 
 async def _network(
@@ -108,19 +107,19 @@ async def _network(
     pid = first.guard.pid if hasattr(first, "guard") else os.getpid()
     await processor.unload(first)
     del first
-    base = await _pss(pid)
+    base = await _pss_mb(pid)
     handle: Any = await processor.load(form)
     await processor.run(handle, inputs, None)
-    awake = await _pss(pid)
+    awake = await _pss_mb(pid)
     await processor.sleep(handle)
-    asleep = await _pss(pid)
+    asleep = await _pss_mb(pid)
     figures = Figures()
     for _ in range(rounds):
         await _round(processor, handle, inputs, pid, figures)
         await _from_disk(processor, handle, inputs, weights, figures)
         figures.plain.append(boxes.plain_session_ms(source))
     await processor.unload(handle)
-    _report(f"{network}, {home}", (awake - base) / 1e6, (asleep - base) / 1e6, weights.stat().st_size / 1e6, figures)
+    _report(f"{network}, {home}", awake - base, asleep - base, weights.stat().st_size / 1e6, figures)
 
 
 async def _round(processor: GuardedProcessor, handle: Any, inputs: Any, pid: int, figures: Figures) -> None:
@@ -164,14 +163,13 @@ def _processor_ms(pid: int) -> float:
     return own + sum(spent) / 1e6
 
 
-async def _pss(pid: int) -> int:
-    """Bytes in memory once the heap is trimmed."""
+async def _pss_mb(pid: int) -> float:
+    """Megabytes in memory once the heap is trimmed."""
     clock = SystemClock()
     await clock.sleep_until_ns(clock.now_ns() + int(TRIMMED_AFTER_S * 1e9))
     if pid == os.getpid():
         trim()
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()  # noqa: ASYNC240 - a benchmark
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+    return boxes.pss_mb(pid)
 
 
 def _leave_cache(path: Path) -> None:
@@ -192,15 +190,11 @@ def _report(label: str, awake_mb: float, asleep_mb: float, file_mb: float, figur
     for name, values, asked in (
         ("to sleep, ms", figures.sleep, ""),
         ("to wake, ms", figures.wake, ""),
-        ("from the disk / reading the file", _over(figures.wake_disk, figures.read), "≤ 1.2"),
-        ("(cold - warm) / plain session", _over(figures.added, figures.plain), "≤ 0.04, ≤ 0.06 in a guard"),
+        ("from the disk / reading the file", results.ratios(figures.wake_disk, figures.read), "≤ 1.2"),
+        ("(cold - warm) / plain session", results.ratios(figures.added, figures.plain), "≤ 0.04, ≤ 0.06 in a guard"),
         ("processor time of a cold start, ms per 100 MB", [ms / file_mb * 100 for ms in figures.processor], "≤ 6"),
     ):
         results.row(f"{label}: {name}", **results.spread(values), asked=asked)
-
-
-def _over(ours: list[float], theirs: list[float]) -> list[float]:
-    return [one / other for one, other in zip(ours, theirs, strict=True)]
 
 
 # -- many on a box -----------------------------------------------------------------------------------------------------
@@ -244,8 +238,7 @@ def _many(options: argparse.Namespace) -> None:
         "cold: loading": [one.load_ms for one in asked if one.load_ms],
     }
     for what, found in times.items():
-        percentiles: dict[str, Any] = {f"P{percent}_ms": results.percentile(found, percent) for percent in (50, 90, 99)}
-        results.row(what, requests=len(found), **percentiles)
+        results.row(what, requests=len(found), **results.percentiles(found, 50, 90, 99))
     more_ms = results.percentile(times["cold"], 50) - results.percentile(times["warm"], 50)
     results.row("cold - warm", P50_ms=more_ms, asked="≤ 5")
     states = [build["state"] for build in memory["builds"]]

@@ -18,10 +18,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import httpx
 
@@ -76,16 +77,11 @@ def _floods(box: boxes.LiveBox, keys: dict[str, str], seconds: float) -> None:
         tried: list[dict[str, int]] = [{}, {"priority": 1}, {"timeout": short_us}, {"timeout": 10**9}]
         tried.append({"timeout": short_us, "priority": 1})
         requests = [_request(_name(kind), keys["greedy"], **parameters) for parameters in tried]
-        flood: dict[str, Any] = {}
-
-        def send(requests: list[bytes] = requests, flood: dict[str, Any] = flood) -> None:
-            flood.update(drive(box.port, requests, CONNECTIONS, seconds + 1, may_fail=True))
-
-        thread = threading.Thread(target=send)
-        thread.start()
-        time.sleep(1)
-        times, refused = _ask(box.port, keys["quiet"], seconds)
-        thread.join()
+        with ThreadPoolExecutor(1) as pool:
+            flooding = pool.submit(drive, box.port, requests, CONNECTIONS, seconds + 1, may_fail=True)
+            time.sleep(1)
+            times, refused = _ask(box.port, keys["quiet"], seconds)
+            flood = flooding.result()
         results.row(
             f"beside a flood of runs: {kind}",
             P50_ms=results.percentile(times, 50),
@@ -115,18 +111,15 @@ def _lateness(port: int, key: str) -> None:
     """Six at once on a model of 2 s with a limit of 3 s: a request that cannot be in time is told so by then."""
     over: list[float] = []
 
-    def ask() -> None:
+    def ask(_: int) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", port)
         began = time.perf_counter()
         if _post(connection, _name("2 s"), key, timeout=1000 * LIMIT_MS) == 504:
             over.append((time.perf_counter() - began) * 1e3 - LIMIT_MS)
         connection.close()
 
-    threads = [threading.Thread(target=ask) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(ask, range(6)))
     late = sum(ms > ALLOWED_MS for ms in over)
     results.row("504s of six", count=len(over), latest_ms=max(over, default=0.0), late=late, asked="none late")
 
@@ -136,18 +129,13 @@ def _weights(box: boxes.LiveBox, keys: dict[str, str], seconds: float) -> None:
     with box.http() as admin:
         admin.put("/v1/tenants/quiet", json={"quota": {"processor_weight": 3}}).raise_for_status()
         names = {"greedy": _name("30 ms"), "quiet": "quiet"}
-        floods = [
-            threading.Thread(target=drive, args=(box.port, [_request(name, keys[tenant])], 12, seconds + 2))
-            for tenant, name in names.items()
-        ]
-        for flood in floods:
-            flood.start()
-        time.sleep(1)  # a tenant that begins or ends alone has the processors alone
-        before = _compute_s(admin)
-        time.sleep(seconds)
-        after = _compute_s(admin)
-        for flood in floods:
-            flood.join()
+        with ThreadPoolExecutor(2) as pool:
+            for tenant, name in names.items():
+                pool.submit(drive, box.port, [_request(name, keys[tenant])], 12, seconds + 2)
+            time.sleep(1)  # a tenant that begins or ends alone has the processors alone
+            before = _compute_s(admin)
+            time.sleep(seconds)
+            after = _compute_s(admin)
     one, three = (after[tenant] - before[tenant] for tenant in names)
     results.row("weights 1 : 3, processor time", one_s=one, three_s=three, ratio=three / one, asked="2.7 to 3.3")
 
@@ -173,9 +161,7 @@ def _post(connection: http.client.HTTPConnection, model: str, key: str, **parame
 
 
 def _request(model: str, key: str, **parameters: int) -> bytes:
-    body = _json(model, parameters)
-    head = f"POST /v2/models/{model}/infer HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n"
-    return f"{head}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+    return boxes.post(f"/v2/models/{model}/infer", key, _json(model, parameters))
 
 
 def _json(model: str, parameters: dict[str, int]) -> bytes:
@@ -228,17 +214,16 @@ def _cold(options: argparse.Namespace) -> None:
         zoo.imported(state, "demo", (BUSY, *OTHERS))
         with boxes.box(state) as box, box.http() as client:
             body, json_length = _body(client, BUSY)
-            head = [f"POST /v2/models/{BUSY}/infer HTTP/1.1", "Host: localhost", f"Authorization: Bearer {box.key}"]
-            head += [f"Inference-Header-Content-Length: {json_length}", f"Content-Length: {len(body)}"]
-            busy, others = "\r\n".join(head).encode() + b"\r\n\r\n" + body, Others(client)
+            sizes = {"inference_header_content_length": json_length}
+            busy = boxes.post(f"/v2/models/{BUSY}/infer", box.key, body, "application/octet-stream", **sizes)
+            others = Others(client)
             rounds = undisturbed(lambda: _round(box, busy, others, seconds), options.rounds, 300)
     found = {
         name: [ms for one in rounds for ms in getattr(one, name)]  # percentiles are over all rounds together
         for name in ("alone", "cold", "warm")
     }
     for name, times in found.items():
-        percentiles: dict[str, Any] = {f"P{percent}_ms": results.percentile(times, percent) for percent in (50, 90, 99)}
-        results.row(f"busy application, others {name}", requests=len(times), **percentiles)
+        results.row(f"busy application, others {name}", requests=len(times), **results.percentiles(times, 50, 90, 99))
     alone, cold, warm = (results.percentile(times, 99) for times in found.values())
     starts = sum(one.starts_per_s for one in rounds) / len(rounds)
     results.row("P99 beside cold starts / alone", ratio=cold / alone, starts_per_s=starts, asked="≤ 1.5")
@@ -283,13 +268,13 @@ class Others:
                 if rate_rps:
                     done.wait(max(0.0, start + count[0] / rate_rps - time.perf_counter()))
 
-        thread = threading.Thread(target=work)
-        thread.start()
-        try:
-            yield count
-        finally:
-            done.set()
-            thread.join()
+        with ThreadPoolExecutor(1) as pool:
+            asking = pool.submit(work)
+            try:
+                yield count
+            finally:
+                done.set()
+            asking.result()
 
     def _once(self, number: int, *, cold: bool) -> None:
         name, body, json_length = self._calls[number % len(self._calls)]
