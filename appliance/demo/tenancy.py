@@ -19,8 +19,10 @@ from appliance.wire.catalogue import ApplicationChange
 
 SLO_AT_LEAST = 3.0
 """Times what the fastest variants of a pipeline need, on a machine that is too slow for its SLO."""
-KEY_S = 86_400
-"""How long a key works should the demo be killed before it revokes it."""
+DEVICE_KEY_S = 86_400
+"""How long a device's key works should the demo be killed before it revokes it."""
+TENANT_KEY_S = 2 * DEVICE_KEY_S
+"""A key makes only keys that end before itself."""
 
 
 class Tenancy:
@@ -46,13 +48,13 @@ class Tenancy:
         for tenant in tenants:
             with suppress(AlreadyExists):
                 self.admin.create_tenant(tenant)
-            key = self._key(self.admin, tenant, KeyOrder(role=Role.TENANT, label="demo", expires_in_s=KEY_S))
+            key = self._key(self.admin, tenant, KeyOrder(role=Role.TENANT, label="demo", expires_in_s=TENANT_KEY_S))
             self.clients[tenant] = Client(self._url, key)
 
     def device_key(self, tenant: str, **opens: list[str]) -> str:
         """A key that opens `applications` or `pipelines`."""
         label = f"demo device of {next(iter(opens.values()))[0]}"
-        order = KeyOrder.model_validate({**opens, "label": label, "role": Role.DEVICE, "expires_in_s": KEY_S})
+        order = KeyOrder.model_validate({**opens, "label": label, "role": Role.DEVICE, "expires_in_s": DEVICE_KEY_S})
         return self._key(self.clients[tenant], tenant, order)
 
     def _key(self, client: Client, tenant: str, order: KeyOrder) -> str:

@@ -65,6 +65,7 @@ def test_demo_defines_a_pipeline_once_with_an_slo_that_is_possible(port: Port, b
     order = PipelineOrder(name="demo", latency_slo_ms=0.0001, stages=[AskOrder(name="what", application="digits")])
     tenancy = Tenancy(port.url, port.state_dir)
     tenancy.make(["harbour"])
+    tenancy.device_key("harbour", applications=["digits"])
     with box:
         for _ in range(2):
             tenancy.define(DemoPipeline("harbour", order, "digits", 1.0))
