@@ -18,7 +18,7 @@ from appliance.app import Appliance
 from appliance.domain.states import ProcessorState
 from appliance.machine import Machine
 from appliance.runtime.processors.member import Member
-from tests.api.stand import Stand, copied, job_end, stand_on
+from tests.api.stand import Stand, copied, imported, stand_on
 from tests.modelstore.networks import normalised, write
 
 pytestmark = [pytest.mark.nightly("imports that cut networks for two kinds"), pytest.mark.timeout(300)]
@@ -46,10 +46,8 @@ def whole(source: bytes) -> onnxruntime.InferenceSession:
 
 
 async def upload(client: httpx.AsyncClient, source: bytes) -> None:
-    form = {"name": "net", "task": "tensor", "shared": "true", "metadata": '{"precisions": []}'}
-    files = {"file": ("net.onnx", source)}
-    job = (await client.post("/v1/models", data=form, files=files)).json()["id"]
-    assert (await job_end(client, job))["state"] == "done"
+    job = await imported(client, "net", source, shared="true", metadata={"precisions": []})
+    assert job["state"] == "done"
 
 
 async def until_in_parts(client: httpx.AsyncClient) -> dict[str, Any]:
@@ -73,8 +71,6 @@ def furnished(tmp_path_factory: pytest.TempPathFactory, source: bytes, processes
             admin = stand.client()
             await upload(admin, source)
             await until_in_parts(admin)
-            for tenant in ("harbour", "museum"):
-                assert (await admin.post("/v1/tenants", json={"name": tenant})).status_code == 201
 
     asyncio.run(furnish())
     return state_dir
@@ -97,10 +93,10 @@ def openvino_of(appliance: Appliance) -> Member:
     return member
 
 
-async def infer(client: httpx.AsyncClient, seed: int, **parameters: Any) -> httpx.Response:
+async def infer(client: httpx.AsyncClient, seed: int) -> httpx.Response:
     x = rows(seed)
     tensor = {"name": "x", "shape": x.shape, "datatype": "FP32", "data": x.ravel().tolist()}
-    body = {"inputs": [tensor], "parameters": {"binary_data_output": False, **parameters}}
+    body = {"inputs": [tensor], "parameters": {"binary_data_output": False}}
     return await client.post("/v2/models/net/infer", json=body)
 
 
@@ -178,58 +174,3 @@ async def test_lost_processor_kind_leaves_a_model_in_parts_served_whole(
                 check(whole, 42, answer)
                 await asyncio.sleep(0.05)  # noqa: TID251 - it is loaded again, in real time
         assert stand.appliance.running().engine.status()["running"] == 0
-
-
-@pytest.mark.anyio
-async def test_model_in_parts_deleted_amid_requests_is_imported_again(
-    furnished: Path, tmp_path: Path, source: bytes, whole: onnxruntime.InferenceSession
-) -> None:
-    """Requests under way are answered; nothing of the model stays in memory; then it is there again, and cut."""
-    async with box(furnished, tmp_path) as stand:
-        admin = stand.client()
-        check(whole, 0, await infer(admin, 0))
-        asked = [asyncio.create_task(infer(admin, seed)) for seed in range(20)]
-        await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
-        assert (await admin.delete("/v1/models/net")).status_code == 200
-        for seed, one in enumerate(asked):
-            answer = await one
-            if answer.status_code == 200:
-                check(whole, seed, answer)
-            else:
-                assert answer.status_code in (400, 404), answer.text
-        assert [one for one in (await admin.get("/v1/memory")).json()["builds"] if one["bytes"]] == []
-        await upload(admin, source)
-        asked = [asyncio.create_task(infer(admin, seed)) for seed in range(10)]
-        await until_in_parts(admin)
-        for seed, one in enumerate(asked):
-            check(whole, seed, await one)
-        async with asyncio.timeout(200):
-            while not in_parts(answer := await infer(admin, 1)):
-                check(whole, 1, answer)
-                await admin.post("/v2/repository/models/net/load", json={})
-        check(whole, 1, answer)
-
-
-@pytest.mark.anyio
-async def test_model_in_parts_refuses_late_requests_and_keeps_tenants_apart(
-    furnished: Path, tmp_path: Path, whole: onnxruntime.InferenceSession
-) -> None:
-    """A request that cannot be in time is refused at once or at the deadline; two tenants have their own answers at
-    once.
-    """
-    async with box(furnished, tmp_path) as stand:
-        keys = dict(stand.keys)
-        for tenant in ("harbour", "museum"):
-            keys[tenant] = (await stand.client().post(f"/v1/tenants/{tenant}/keys", json={})).json()["key"]
-        named = Stand(stand.appliance, stand.state_dir, keys)
-        clients = [named.client("harbour"), named.client("museum")]
-        check(whole, 0, await infer(clients[0], 0))
-        late = await infer(clients[0], 0, timeout=100)
-        assert late.status_code == 504
-        answers = await asyncio.gather(*(infer(clients[seed % 2], seed) for seed in range(30)))
-        for seed, answer in enumerate(answers):
-            check(whole, seed, answer)
-        figures = stand.appliance.running().telemetry.statistics
-        assert figures["default/net", "fp32", "harbour"].outcomes == {"done": 16}
-        assert figures["default/net", "fp32", "museum"].outcomes == {"done": 15}
-        await named.close()

@@ -4,9 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from appliance.cli.main import app
 from appliance.client import Client
 from appliance.demo.pipelines import DemoPipeline
 from appliance.demo.tenancy import Tenancy
@@ -31,7 +30,7 @@ def box(port: Port) -> Client:
 
 
 def run(port: Port, *words: str) -> Result:
-    return CliRunner().invoke(app, ["pipelines", *words, "--url", port.url, "--key", port.keys["harbour"]])
+    return port.invoke("harbour", "pipelines", *words)
 
 
 def test_client_defines_joins_changes_and_deletes_a_pipeline(box: Client) -> None:
@@ -97,6 +96,8 @@ def test_pipelines_command_creates_calls_and_deletes_pipelines(port: Port, digit
     for frame in ("1", "2"):
         sent = run(port, "predict", "one", str(picture), "--client", client, "--frame", frame, "--json")
         assert json.loads(sent.stdout)["items"][0]["stage"] == "what"
+    later = json.loads(run(port, "predict", "one", str(picture), "--no-wait", "--json").stdout)
+    assert {"id", "state"} <= set(later)
     unknown = run(port, "predict", "one", str(picture), "--client", "none")
     assert unknown.exit_code == 1
     assert "has left" in run(port, "leave", "one", client).stdout

@@ -1,15 +1,12 @@
 """Jobs over HTTP."""
 
 import json
-from collections.abc import AsyncGenerator
-from typing import Any
 
 import pytest
 
 from appliance.client.sse import events
 from appliance.demo.zoo import toys
-from appliance.runtime.telemetry import Event
-from tests.api.stand import Asking, Stand, model_form
+from tests.api.stand import Stand, model_form
 
 pytestmark = pytest.mark.anyio
 
@@ -47,26 +44,6 @@ async def test_jobs_are_listed_newest_first(stand: Stand, digits: toys.Digits) -
         seen += [one["id"] for one in page["items"]]
         cursor = page["next_cursor"]
     assert seen == sorted(made, reverse=True)
-
-
-async def test_job_events_reader_that_hangs_up_leaves_no_subscription(
-    stand: Stand, digits: toys.Digits, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    museum, telemetry = stand.client("museum"), stand.appliance.running().telemetry
-    begun: list[Any] = []
-    subscribe = telemetry.subscribe
-
-    def watched(after_id: int | None = None) -> AsyncGenerator[Event, None]:
-        begun.append(one := subscribe(after_id))
-        return one
-
-    monkeypatch.setattr(telemetry, "subscribe", watched)
-    job = (await museum.post("/v1/models", **model_form(digits, "mine"))).json()["id"]
-    headers = {"Authorization": f"Bearer {stand.keys['museum']}"}
-    async with Asking(stand.appliance.asgi, "GET", f"/v1/jobs/{job}/events", headers) as asking:
-        assert await asking.status() == 200
-        assert b"event: job" in await asking.piece()
-    assert [one.ag_frame for one in begun] == [None]  # it has ended
 
 
 async def test_waiting_job_says_behind_how_many_imports(stand: Stand, digits: toys.Digits) -> None:

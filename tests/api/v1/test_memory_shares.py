@@ -1,4 +1,4 @@
-"""Guarantees and ceilings of memory over HTTP, with real networks under pressure."""
+"""Guarantees and ceilings of memory over HTTP; which networks leave is told in `tests/runtime/residency`."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -12,7 +12,7 @@ import pytest
 from appliance import log
 from appliance.domain.states import JobState
 from tests import toys
-from tests.api.stand import ANSWER_S, Stand, copied, job_end, stand_on
+from tests.api.stand import Stand, copied, imported, made_key, refusal, shown_when, stand_on
 
 pytestmark = [pytest.mark.nightly("imports of several tenants into little memory"), pytest.mark.anyio]
 BUSY = ("one", "two", "three")
@@ -27,10 +27,9 @@ async def _furnish(folder: Path) -> None:
             assert (await stand.client().post("/v1/tenants", json={"name": tenant})).status_code == 201
         for seed, (tenant, name) in enumerate([("calm", "own"), *(("busy", name) for name in BUSY)]):
             network = _fixed(toys.conv_net(folder / f"{name}.onnx", 2, seed=seed))
-            form = {"name": name, "task": "tensor", "metadata": '{"precisions": []}'}
             client = stand.client("admin", **{"X-Tenant": tenant})
-            job = (await client.post("/v1/models", data=form, files={"file": network.read_bytes()})).json()["id"]
-            assert (await job_end(client, job))["state"] == JobState.DONE
+            job = await imported(client, name, network.read_bytes(), metadata={"precisions": []})
+            assert job["state"] == JobState.DONE
 
 
 def _fixed(network: Path) -> Path:
@@ -75,9 +74,8 @@ async def _ask(stand: Stand, tenant: str, name: str) -> httpx.Response:
     return await client.post(f"/v2/models/{name}/infer", json=PICTURE)
 
 
-async def _in_memory(stand: Stand) -> set[str]:
-    builds = (await stand.client().get("/v1/memory")).json()["builds"]
-    return {name for build in builds if build["state"] == "resident" for name in build["applications"]}
+def _resident(memory: dict[str, Any]) -> set[str]:
+    return {name for build in memory["builds"] if build["state"] == "resident" for name in build["applications"]}
 
 
 async def _holding(stand: Stand, tenant: str) -> dict[str, Any]:
@@ -88,43 +86,6 @@ async def _holding(stand: Stand, tenant: str) -> dict[str, Any]:
 
 async def _set(stand: Stand, tenant: str, **quota: float) -> httpx.Response:
     return await stand.client().put(f"/v1/tenants/{tenant}", json={"quota": quota})
-
-
-@pytest.mark.usefixtures("processes")
-@pytest.mark.parametrize("guaranteed", [True, False])
-async def test_guaranteed_memory_of_a_tenant_is_not_evicted(pressed: Stand, guaranteed: bool) -> None:
-    """The calm tenant's network is the longest unused; it leaves for the busy one's, unless it is guaranteed: then the
-    busy tenant's networks make room.
-    """
-    assert (await _ask(pressed, "calm", "own")).status_code == 200
-    held = (await _holding(pressed, "calm"))["held_bytes"]
-    assert held > 0
-    if guaranteed:
-        assert (await _set(pressed, "calm", memory_guarantee_bytes=held)).status_code == 200
-    for name in BUSY:
-        assert (await _ask(pressed, "busy", name)).status_code == 200
-    assert ("calm/own" in await _in_memory(pressed)) is guaranteed
-    if guaranteed:
-        assert await _holding(pressed, "calm") == {
-            "tenant": "calm", "held_bytes": held, "guarantee_bytes": held, "ceiling_bytes": None,
-        }  # fmt: skip
-        assert "busy/one" not in await _in_memory(pressed)
-
-
-@pytest.mark.usefixtures("processes")
-async def test_tenant_at_its_memory_ceiling_evicts_its_own_models(pressed: Stand) -> None:
-    """There is room in the budget, but not below the ceiling: its own longest unused network leaves, no other
-    tenant's.
-    """
-    assert (await _ask(pressed, "busy", "one")).status_code == 200
-    one = (await _holding(pressed, "busy"))["held_bytes"]
-    ceiling = int(1.5 * one)
-    assert (await _set(pressed, "busy", memory_ceiling_bytes=ceiling)).status_code == 200
-    assert (await _ask(pressed, "calm", "own")).status_code == 200
-    for name in ("two", "three"):
-        assert (await _ask(pressed, "busy", name)).status_code == 200
-        assert (await _holding(pressed, "busy"))["held_bytes"] <= ceiling
-        assert await _in_memory(pressed) == {"calm/own", f"busy/{name}"}
 
 
 async def test_memory_ceiling_refusal_states_the_ceiling_to_its_tenant_only(pressed: Stand) -> None:
@@ -169,9 +130,7 @@ async def test_memory_ceiling_that_is_lowered_holds_at_once(pressed: Stand) -> N
     for name in ("one", "two"):
         assert (await _ask(pressed, "busy", name)).status_code == 200
     assert (await _set(pressed, "busy", memory_share=0.4)).status_code == 200
-    async with asyncio.timeout(ANSWER_S):
-        while await _in_memory(pressed) != {"busy/two"}:  # noqa: ASYNC110 - there is no event for it
-            await asyncio.sleep(0.02)  # noqa: TID251 - unloading takes real time
+    await shown_when(pressed.client(), "/v1/memory", lambda memory: _resident(memory) == {"busy/two"})
 
 
 async def test_memory_shares_are_shown_in_quota_memory_and_metrics(pressed: Stand) -> None:
@@ -181,8 +140,7 @@ async def test_memory_shares_are_shown_in_quota_memory_and_metrics(pressed: Stan
     assert (await _set(pressed, "calm", **quota)).status_code == 200
     shown = (await admin.get("/v1/tenants/calm")).json()["quota"]
     assert {key: shown[key] for key in quota} == quota
-    key = (await admin.post("/v1/tenants/calm/keys", json={})).json()["key"]
-    calm = pressed.client(None, Authorization=f"Bearer {key}")
+    calm = pressed.client(key=await made_key(admin, "calm"))
     assert (await calm.get("/v1/memory")).json()["tenants"] == [
         {"tenant": "calm", "held_bytes": 0, "guarantee_bytes": 1000, "ceiling_bytes": 2000}
     ]
@@ -205,7 +163,6 @@ async def test_memory_guarantee_that_cannot_be_held_is_refused(pressed: Stand) -
     more = await admin.post("/v1/tenants", json={"name": "third", "quota": {"memory_guarantee_bytes": 11}})
     assert more.status_code == 409
     assert (await _set(pressed, "busy", memory_guarantee_bytes=10)).status_code == 200
-    above = await _set(pressed, "busy", memory_guarantee_bytes=9, memory_ceiling_bytes=8)
-    assert (above.status_code, above.json()["type"]) == (422, "/problems/bad-quota")
+    assert refusal(await _set(pressed, "busy", memory_guarantee_bytes=9, memory_ceiling_bytes=8)) == (422, "bad-quota")
     assert (await _set(pressed, "busy", memory_guarantee_bytes=-1)).status_code == 422
     assert (await admin.get("/v1/tenants/busy")).json()["quota"]["memory_guarantee_bytes"] == 10

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 from appliance.domain.session import FrameEnd
 from appliance.domain.states import JobState
 from tests import plates
-from tests.api.stand import FurnishedWith, Stand, copied, good, imported, made_key, refusal, request_end, stand_on
+from tests.api.stand import FurnishedWith, Stand, copied, good, imported, made_key, refusal, request_end
 from tests.api.streams.device import opened
 from tests.e2e.server import running_server
 
@@ -36,7 +35,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> plates.Pages:
 
 
 @pytest.fixture(scope="module")
-def with_plates(furnished_with: FurnishedWith, pages: plates.Pages) -> Path:
+def furnished_state(furnished_with: FurnishedWith, pages: plates.Pages) -> Path:
     """A state folder in which harbour has the network and the pipeline."""
 
     async def define(stand: Stand) -> None:
@@ -46,14 +45,6 @@ def with_plates(furnished_with: FurnishedWith, pages: plates.Pages) -> Path:
         await good(harbour.post("/v1/pipelines", json=PLATES))
 
     return furnished_with(define)
-
-
-@pytest.fixture
-async def stand(with_plates: Path, furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> AsyncIterator[Stand]:
-    """A running box with all of that."""
-    state_dir = copied(with_plates, tmp_path / "state")
-    async with stand_on(state_dir, furnished[1]) as made:
-        yield made
 
 
 def samples(pages: plates.Pages) -> list[tuple[bytes, str, list[Any]]]:
@@ -124,20 +115,6 @@ async def test_pipeline_frame_without_waiting_is_fetched_later(stand: Stand, pag
     assert stand.appliance.running().in_flight.bytes == 0
 
 
-async def test_pipeline_frame_counts_as_one_request_of_the_rate_quota(stand: Stand, pages: plates.Pages) -> None:
-    """However many items it has; a frame above the rate is refused with the time to wait."""
-    content = max(samples(pages), key=lambda sample: len(sample[1]))[0]
-    quota = {"quota": {"requests_per_s": 0.001}}  # none comes again meanwhile, however long frames take
-    assert (await stand.client().put("/v1/tenants/harbour", json=quota)).status_code == 200
-    probe = stand.client("probe")
-    answers = [await probe.post(PREDICT, content=content) for _ in range(3)]
-    assert answers[0].status_code == 200
-    assert len(labels(answers[0].json())) > 1
-    assert answers[2].status_code == 429
-    assert answers[2].json()["type"] == "/problems/quota-exceeded"
-    assert int(answers[2].headers["retry-after"]) >= 1
-
-
 async def test_pipeline_frame_takes_client_and_frame_number_headers(stand: Stand, pages: plates.Pages) -> None:
     """`X-Client` of a client that has joined, and `X-Frame`; a number that is none is refused."""
     harbour = stand.client("harbour")
@@ -168,20 +145,6 @@ async def test_pipeline_frame_that_is_wrong_is_the_callers_mistake(
     harbour = stand.client("harbour")
     assert refusal(await harbour.post(PREDICT + query, content=content)) == (status, kind)
     assert stand.appliance.running().in_flight.bytes == 0
-
-
-async def test_pipeline_frame_with_an_unloaded_application_has_error_items(stand: Stand, pages: plates.Pages) -> None:
-    """Items of a later stage say `error` and the rest is answered; the first stage refuses the frame."""
-    harbour = stand.client("harbour")
-    content, numerals, _ = samples(pages)[0]
-    await harbour.post("/v1/applications/digits/unload")
-    (found,) = (await harbour.post(PREDICT, content=content)).json()["items"]
-    assert [cut["items"][0]["none"] for cut in found["items"]] == ["error"] * len(numerals)
-    await harbour.post("/v1/applications/plates/unload")
-    assert refusal(await harbour.post(PREDICT, content=content)) == (409, "model-unavailable")
-    await harbour.post("/v1/applications/digits/load")
-    await harbour.post("/v1/applications/plates/load")
-    assert len(labels((await harbour.post(PREDICT, content=content)).json())) == len(numerals)
 
 
 async def test_pipeline_frame_with_a_deleted_variant_has_error_items(stand: Stand, pages: plates.Pages) -> None:
@@ -325,11 +288,11 @@ async def test_pipeline_session_needs_a_callable_pipeline_and_a_kept_promise(sta
 
 
 async def test_pipeline_stream_answers_each_frame_as_predict(
-    with_plates: Path, furnished: tuple[Path, dict[str, str]], pages: plates.Pages, tmp_path: Path
+    furnished_state: Path, furnished: tuple[Path, dict[str, str]], pages: plates.Pages, tmp_path: Path
 ) -> None:
     """On a real port: the plan, an acknowledgement and a result for each frame."""
     key = furnished[1]["harbour"]
-    with running_server(copied(with_plates, tmp_path / "state")) as server:
+    with running_server(copied(furnished_state, tmp_path / "state")) as server:
         headers = {"Authorization": f"Bearer {key}"}
         async with httpx.AsyncClient(base_url=server.url, headers=headers, timeout=120) as client:
             joined = await good(client.post("/v1/sessions", json=SESSION))

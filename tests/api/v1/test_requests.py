@@ -9,14 +9,13 @@ from contextlib import contextmanager
 import pytest
 
 from appliance.demo.zoo import toys
-from tests.api.stand import ANSWER_S, Asking, Stand, StandWith, refusal, request_end
+from tests.api.stand import ANSWER_S, ROWS, Asking, Stand, StandWith, refusal, request_end
 from tests.api.v1.pictures import samples
 
 pytestmark = pytest.mark.anyio
 
 DIGITS = "/v1/applications/digits/predict?wait=false"
 ADDING = "/v1/applications/adding/predict?wait=false"
-ROWS = {"inputs": {"A": [[1, 2, 3, 4]], "B": [[10, 20, 30, 40]]}}
 
 
 @pytest.fixture
@@ -73,27 +72,6 @@ async def test_deferred_request_answers_other_callers_like_an_unknown_id(stand: 
         assert (answers[0][0], json.loads(answers[0][1])["type"]) == (404, "/problems/unknown-request")
     assert (await stand.client("admin", **{"X-Tenant": "harbour"}).get(f"/v1/requests/{id}")).status_code == 200
     assert (await stand.client(None).get(f"/v1/requests/{id}")).status_code == 401
-
-
-@pytest.mark.parametrize(
-    ("path", "content", "status", "kind"),
-    [
-        ("/v1/applications/nothing/predict?wait=false", None, 404, "unknown-application"),
-        (DIGITS + "&variant=int9", None, 404, "unknown-variant"),
-        (DIGITS + "&sequence_id=a", None, 409, "illegal-state"),
-        (DIGITS, b"", 422, "bad-media"),
-        (DIGITS + "&priority=1000", None, 422, "invalid-request"),
-        ("/v1/applications/digits/predict?wait=perhaps", None, 422, "invalid-request"),
-    ],
-)
-async def test_deferred_request_that_is_wrong_is_refused_at_once(
-    stand: Stand, picture: bytes, path: str, content: bytes | None, status: int, kind: str
-) -> None:
-    """As without `wait=false`; nothing of it is kept."""
-    answer = await stand.client("probe").post(path, content=picture if content is None else content)
-    assert refusal(answer) == (status, kind)
-    deferred = stand.appliance.running().deferred
-    assert (deferred.under_way, deferred.kept) == (0, 0)
 
 
 async def test_deferred_request_that_fails_later_has_its_problem(stand: Stand) -> None:
@@ -187,3 +165,13 @@ async def test_deferred_request_is_finished_at_a_stop_and_then_forgotten(stand_w
     assert json.loads(deferred.find("harbour", id).document())["state"] == "done"
     async with stand_with() as again:
         assert (await again.client("device").get(f"/v1/requests/{id}")).status_code == 404
+
+
+async def test_deferred_result_without_room_fails_with_result_not_kept(stand_with: StandWith, picture: bytes) -> None:
+    """`http.results_bytes_max` is the bound of all together."""
+    async with stand_with(http={"results_bytes_max": 1024}) as stand:
+        device = stand.client("device")
+        locations = [(await device.post(DIGITS, content=picture)).headers["location"] for _ in range(4)]
+        told = [await request_end(device, location) for location in locations]
+    assert "done" in [one["state"] for one in told]
+    assert "/problems/result-not-kept" in [one["problem"]["type"] for one in told if one["state"] == "failed"]

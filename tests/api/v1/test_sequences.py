@@ -1,6 +1,5 @@
 """Stateful models over HTTP; what sequences keep is told in `tests/runtime/serving`."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +7,13 @@ import httpx
 import pytest
 
 from tests.api.networks import running_sum
-from tests.api.stand import FurnishedWith, Stand, copied, imported, refusal, request_end, stand_on
+from tests.api.stand import FurnishedWith, Stand, imported, refusal, request_end
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(scope="module")
-def with_sum(furnished_with: FurnishedWith, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def furnished_state(furnished_with: FurnishedWith, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A furnished state folder with the model, of museum's, shared, so that harbour may use it as well."""
     network = running_sum(tmp_path_factory.mktemp("sum") / "sum.onnx").read_bytes()
     metadata = {"precisions": [], "state": [{"input": "S", "output": "SN", "shape": [1, 2]}], "shared": True}
@@ -24,14 +23,6 @@ def with_sum(furnished_with: FurnishedWith, tmp_path_factory: pytest.TempPathFac
         assert job["state"] == "done", job
 
     return furnished_with(teach)
-
-
-@pytest.fixture
-async def stand(furnished: tuple[Path, dict[str, str]], with_sum: Path, tmp_path: Path) -> AsyncIterator[Stand]:
-    """A running box of the test's own."""
-    state_dir = copied(with_sum, tmp_path / "state")
-    async with stand_on(state_dir, furnished[1]) as made:
-        yield made
 
 
 @pytest.fixture
