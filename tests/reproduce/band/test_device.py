@@ -71,11 +71,14 @@ def test_processor_serves_another_job_while_the_first_falls_back() -> None:
 
 def test_run_that_calls_another_processor_occupies_both() -> None:
     """A run of 5 + 4 + 6 ms of which 4 are on the CPU, which meanwhile runs nothing else."""
-    networks = Networks({"whole": WHOLE}, {("whole", "npu"): [Leg(5), Leg(4, ("cpu",)), Leg(6)]})
+    networks = Networks(
+        {"whole": WHOLE, "slow": chain("slow", {"cpu": 40})},
+        {("whole", "npu"): [Leg(5), Leg(4, ("cpu",)), Leg(6)]},
+    )
     device = Device(("cpu", "npu"), DISPATCH_POLICIES["fifo"](), networks)
 
     device.submit("a", "whole", lambda answer: None)
-    device.at(6, lambda: device.submit("b", "whole", lambda answer: None))
+    device.at(6, lambda: device.submit("b", "slow", lambda answer: None))
     device.run()
 
     assert [(t.job, t.processor, t.start_ms) for t in device.traces] == [("a", "npu", 0), ("b", "cpu", 9)]
