@@ -171,6 +171,17 @@ async def test_announced_frame_counts_as_held_before_its_picture_has_come(stand:
     assert (live.counts.lost, live.counts.drops) == (1, {DropCause.CREDIT: 1, DropCause.LIMIT: 1})
 
 
+async def test_announced_frame_is_lost_when_its_stream_closes(stand: Stand) -> None:
+    """Its picture can come no more, and the frame is no longer under way."""
+    live = await joined(stand, LATENCY)
+    stream, socket = _stream(stand, live, InFlight(FRAME_BYTES))
+    _announce(stream, 0, FRAME_BYTES)
+    assert (live.counts.under_way, live.holding.bytes) == (1, FRAME_BYTES)
+    socket.close(1000)
+    await stream.run(None)
+    assert (live.counts.lost, live.counts.under_way, live.holding.bytes) == (1, 0, 0)
+
+
 async def test_chunked_tensors_of_a_frame_count_as_the_largest_frame(stand: Stand) -> None:
     """A chunked body may become as large as any; what is counted for it is given back, whatever comes of it."""
     live = await joined(stand, LATENCY)

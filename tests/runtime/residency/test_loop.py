@@ -139,6 +139,19 @@ async def test_loads_of_one_plan_fit_into_memory_together() -> None:
 
 
 @story
+async def test_change_that_a_request_has_overtaken_is_not_enacted() -> None:
+    """Nothing was in memory when the plan was made; a request has brought the large variant meanwhile, and it stays."""
+    bench = EngineBench(100)
+    bench.add({"large": Cost(60), "small": Cost(20)})
+    async with at_work(bench):
+        await bench.infer()
+        plan = ResidencyPlan("cold", None, (Change("t/app", None, "small"),), "it was cold")
+        assert not await bench.core.residency.enactor.enact(plan)
+        await bench.pause(1_000)
+        assert bench.memory.resident_set() == [bench.build("large")]
+
+
+@story
 async def test_load_that_always_fails_is_retried_ever_less_often() -> None:
     """A variant that can be loaded comes in its place; a request tries the load all the same, and once the variant has
     been loaded all is as before.

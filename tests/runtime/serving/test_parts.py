@@ -22,7 +22,7 @@ from appliance.modelstore.stages.running import Runner
 from appliance.runtime.processors.cpu.session import OnnxProcessor
 from appliance.runtime.processors.measuring.same import difference
 from appliance.runtime.served_parts import partition_of
-from appliance.runtime.serving.parts import Commitment, LoadedPart, PartsRun, Progress
+from appliance.runtime.serving.parts import Commitment, LoadedPart, PartsRun, Progress, Rows
 from tests import toys
 from tests.fakes.clock import story
 from tests.fakes.engine import EngineBench
@@ -153,19 +153,40 @@ async def test_tensors_between_parts_are_freed_once_read(tmp_path: Path) -> None
 class Alone:
     """Port `Dispatcher`: the first kind has all of it, so many parts at a time."""
 
-    def __init__(self, bench: EngineBench, handles: Sequence[Any], at_once: int) -> None:
+    def __init__(self, bench: EngineBench, handles: Sequence[Any], at_once: int, *others: Rows) -> None:
+        """`others`: rows that the first commitment brings."""
         self.was_at: list[str | None] = []
         self.ran: list[int] = []
-        self._bench, self._handles, self._at_once = bench, handles, at_once
+        self._bench, self._handles, self._at_once, self._others = bench, handles, at_once, others
 
     async def commit(self, progress: Progress) -> Commitment:
         self.was_at.append(progress.at)
         left = [number for number in range(len(CUT.parts)) if number not in progress.done][: self._at_once]
         parts = {number: LoadedPart("cpu", self._handles[number]) for number in left}
-        return Commitment("fake", self._bench.processor, parts)
+        others, self._others = self._others, ()
+        return Commitment("fake", self._bench.processor, parts, others)
 
     def ended(self, commitment: Commitment, ran: Mapping[int, int], items: int) -> None:
         self.ran.extend(ran)
+
+
+async def loaded(bench: EngineBench) -> list[Any]:
+    """Every part of the network in memory."""
+    builds = [part_build_id(variant_of(bench).content_sha256, number, "cpu") for number in range(len(CUT.parts))]
+    return [await bench.processor.load(PreparedForm(build, "", 4, False, kind="cpu")) for build in builds]
+
+
+@story
+async def test_run_that_ends_late_gives_the_rows_of_other_requests_back() -> None:
+    """They run by themselves then: no request waits for a run that has ended."""
+    bench = bench_of(cut=False)
+    handles = await loaded(bench)
+    request = bench.request(5, within_ms=4.5)
+    rows = Rows(request.inputs, 1, asyncio.get_running_loop().create_future(), request.drop_ns)
+    with pytest.raises(DeadlineExceeded):
+        await PartsRun(bench.clock, CUT, request, ("y",)).run(Alone(bench, handles, 1, rows))
+    assert rows.answer.done()
+    assert rows.answer.result().outputs is None
 
 
 @pytest.mark.parametrize(("at_once", "was_at"), [(1, [None, "fake"]), (3, [None])])
@@ -175,9 +196,7 @@ async def test_deadline_between_parts_ends_the_request(at_once: int, was_at: lis
     whenever it is done goes on.
     """
     bench = bench_of(cut=False)
-    builds = [part_build_id(variant_of(bench).content_sha256, number, "cpu") for number in range(len(CUT.parts))]
-    handles = [await bench.processor.load(PreparedForm(build, "", 4, False, kind="cpu")) for build in builds]
-    alone = Alone(bench, handles, at_once)
+    alone = Alone(bench, await loaded(bench), at_once)
     request = bench.request(5, within_ms=4.5)
     with pytest.raises(DeadlineExceeded) as late:
         await PartsRun(bench.clock, CUT, request, ("y",)).run(alone)
