@@ -90,6 +90,7 @@ def test_device_resumes_its_session_after_a_box_kill(server: Server, relay: Rela
     """As soon as the box is there."""
     with _device(server, Latency(slo_ms=3000.0, rate_rps=10.0), url=relay.url) as device:
         _until(device, picture, lambda shown: shown.answer is not None)
+        device.box_says()  # stored: a join in the first seconds of a box is answered before there is a store
         server.kill()
         for _ in range(10):
             device.see(picture)
