@@ -1,4 +1,4 @@
-"""Values that must be there."""
+"""Optional values that a test expects to be set."""
 
 from typing import TypeVar
 

@@ -83,12 +83,12 @@ FurnishedWith = Callable[[Callable[[Stand], Awaitable[None]]], Path]
 
 
 def refusal(answer: httpx.Response) -> tuple[int, str]:
-    """Status and kind of an answer that is a problem: 404 and `unknown-model`."""
+    """Return status and type of a problem, as 404 and `unknown-model`."""
     return answer.status_code, answer.json()["type"].removeprefix("/problems/")
 
 
 async def good(asking: Awaitable[httpx.Response]) -> Any:
-    """What a call that goes well is answered with."""
+    """Return the answer of a call that goes well."""
     answer = await asking
     assert answer.is_success, answer.text
     return answer.json()
@@ -115,7 +115,7 @@ def serving(appliance: Appliance) -> Iterator[str]:
 async def shown_when(
     client: httpx.AsyncClient, path: str, is_so: Callable[[Any], object], *, every_s: float = 0.02
 ) -> Any:
-    """What a path shows, once it is so."""
+    """Return what a path shows, once the condition holds."""
     async with asyncio.timeout(WAIT_S):
         while not is_so(shown := await good(client.get(path))):  # noqa: ASYNC110 - the box tells nobody
             await asyncio.sleep(every_s)  # noqa: TID251 - a child process or a thread works, in real time
@@ -123,7 +123,7 @@ async def shown_when(
 
 
 async def job_end(client: httpx.AsyncClient, job: str) -> dict[str, Any]:
-    """The job once it has ended."""
+    """Return the job once it has ended."""
     ends = (JobState.DONE, JobState.FAILED, JobState.CANCELLED)
     ended: dict[str, Any] = await shown_when(client, f"/v1/jobs/{job}", lambda shown: shown["state"] in ends)
     return ended
@@ -151,7 +151,7 @@ ROWS = {"inputs": {"A": [[1, 2, 3, 4]], "B": [[10, 20, 30, 40]]}}
 
 
 async def made_key(client: httpx.AsyncClient, tenant: str, **order: Any) -> str:
-    """A new key of a tenant."""
+    """Return a new key of a tenant."""
     return str((await good(client.post(f"/v1/tenants/{tenant}/keys", json=order)))["key"])
 
 
@@ -182,14 +182,14 @@ async def furnish(state_dir: Path, digits: Digits) -> dict[str, str]:
 
 
 def copied(source: Path, target: Path) -> Path:
-    """A state folder of one's own."""
+    """Return a state folder of the test's own."""
     shutil.copytree(source, target)
     return target
 
 
 @contextmanager
 def refusing(stand: Stand, table: str) -> Iterator[None]:
-    """The database takes no new row of a table meanwhile."""
+    """Let the database refuse new rows of a table meanwhile."""
     with closing(sqlite3.connect(stand.state_dir / "appliance.db")) as connection:
         connection.execute(f"CREATE TRIGGER refuse BEFORE INSERT ON {table} BEGIN SELECT RAISE(ABORT, 'no'); END")
         connection.commit()
@@ -227,13 +227,13 @@ class Asking:
         self.task.exception()
 
     async def status(self) -> int:
-        """Of the answer, once it begins."""
+        """Return the status of the answer, once it begins."""
         assert self.started is not None
         async with asyncio.timeout(ANSWER_S):
             return int((await self.started)["status"])
 
     async def piece(self) -> bytes:
-        """The next piece of the answer."""
+        """Return the next piece of the answer."""
         async with asyncio.timeout(ANSWER_S):
             return await self.pieces.get()
 

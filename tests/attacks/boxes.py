@@ -30,7 +30,7 @@ class Attacked:
     keys: Mapping[str, str | None]
 
     def adds(self) -> bool:
-        """Whether the good application still answers, and rightly."""
+        """Tell whether the good application still answers, and rightly."""
         with self.server.client(tenant=TENANT) as admin:
             answer = admin.predict(APPLICATION, {"inputs": {"A": [[1, 2, 3, 4]], "B": [[1, 1, 1, 1]]}})
         return bool(answer.model_dump()["outputs"]["SUM"]["data"] == [2, 3, 4, 5])

@@ -1,4 +1,4 @@
-"""Answers of a box of which a test says only what it is about."""
+"""Answers of a box in which a test gives only the fields that it is about."""
 
 import datetime
 from enum import Enum
@@ -10,13 +10,13 @@ Made = TypeVar("Made", bound=Shape)
 
 
 def blank(shape: type[Made], **facts: Any) -> Made:
-    """One with these facts, and with nothing in every other field that has no default."""
+    """Return an answer with these fields; every other field without a default is null, empty or zero."""
     left = {name: field for name, field in shape.model_fields.items() if field.is_required() and name not in facts}
     return shape.model_validate({name: _nothing(field.annotation) for name, field in left.items()} | facts)
 
 
 def _nothing(kind: Any) -> Any:
-    """Null where that may be, else the empty text, zero, the first of an enumeration, or a blank answer."""
+    """Return null where allowed, else an empty text, zero, the first of an enumeration, or a blank answer."""
     if type(None) in get_args(kind):
         return None
     if get_origin(kind) is Annotated:

@@ -13,14 +13,17 @@ from tests.fakes.processor import Cost
 
 
 def engine(variants: Cost | Mapping[str, Cost], budget: int = 100, **facts: Any) -> EngineBench:
-    """A bench with the application `t/app` of these variants, or of one that is called `v`; `facts` are the bench's."""
+    """Return a bench with the application `t/app` of these variants; a single `Cost` is the variant `v`.
+
+    `facts` are the bench's.
+    """
     bench = EngineBench(budget, **facts)
     bench.add({"v": variants} if isinstance(variants, Cost) else variants)
     return bench
 
 
 def change(bench: EngineBench, application: str = "t/app", **changes: Any) -> None:
-    """As a new import would: the only variant of a network, or that one's profile, has these values."""
+    """Give these values to the only variant of a network, or to its profile, as a new import would."""
     model = bench.catalogue.entry(application).model
     (variant,) = model.variants
     assert variant.profile is not None
@@ -30,8 +33,9 @@ def change(bench: EngineBench, application: str = "t/app", **changes: Any) -> No
 
 
 def also_on(bench: EngineBench, kind: str, run_ms: float, application: str = "t/app", **facts: Any) -> None:
-    """The only variant of a network was measured on another kind, too, where a run takes so long; `facts` are those of
-    its cost there.
+    """Let the only variant of a network serve on another kind, too, where a run takes `run_ms`.
+
+    `facts` are further values of its cost there.
     """
     (variant,) = bench.catalogue.entry(application).model.variants
     assert variant.profile is not None
@@ -42,14 +46,14 @@ def also_on(bench: EngineBench, kind: str, run_ms: float, application: str = "t/
 
 @asynccontextmanager
 async def at_work(bench: EngineBench, *, residency: bool = False) -> AsyncIterator[EngineBench]:
-    """Its workers run, and the residency loop where that is asked for; in the end no request has left anything."""
+    """Run the workers, and with `residency` the residency loop; check at the end that no request has left anything."""
     async with bench.working(residency=residency):
         yield bench
     bench.assert_quiet()
 
 
 async def took_ms(bench: EngineBench, *calls: Awaitable[Any]) -> float:
-    """Milliseconds until all of them have ended."""
+    """Return the milliseconds until all calls have ended."""
     start_ns = bench.clock.now_ns()
     await asyncio.gather(*calls)
     return ms(bench.clock.now_ns() - start_ns)
@@ -57,12 +61,12 @@ async def took_ms(bench: EngineBench, *calls: Awaitable[Any]) -> float:
 
 @asynccontextmanager
 async def warm(bench: EngineBench) -> AsyncIterator[EngineBench]:
-    """A bench at work that has answered a request of `t/app`: its network is in memory."""
+    """Put the bench to work and let it answer a request of `t/app`: its network is in memory."""
     async with at_work(bench):
         await bench.infer()
         yield bench
 
 
 def ran(bench: EngineBench) -> list[int]:
-    """Runs of each processor of the first kind."""
+    """Return the number of runs of each processor of the first kind."""
     return [len(one.ran) for one in (bench.processor, *bench.twins)]

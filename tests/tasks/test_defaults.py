@@ -28,6 +28,7 @@ PICTURE = tensors(("x", (-1, 3, -1, -1)))
         ((-1, 3, -1, -1), "NCHW", "RGB", (224, 224)),
         ((-1, -1, -1, 3), "NHWC", "RGB", (224, 224)),
     ],
+    ids=str,
 )
 def test_picture_layout_channels_and_size_are_guessed_from_the_shape(
     shape: tuple[int, ...], layout: str, channels: str, size: tuple[int, int]

@@ -12,7 +12,6 @@ from appliance.api.http.forms import PARTS_MAX, Form, received_form
 from appliance.domain.errors import BadInput, TooLarge
 
 pytestmark = pytest.mark.anyio
-BOUNDARY = b"xyz"
 
 
 def part(name: str, content: bytes, file_name: str | None = None) -> bytes:

@@ -98,6 +98,7 @@ async def test_predict_with_a_session_header_takes_a_frame(box: Box) -> None:
         ({"X-Capture-Age-Ms": "-inf"}, 504, "frame-dropped"),
         ({"X-Capture-Age-Ms": "1e308"}, 504, "frame-dropped"),
     ],
+    ids=str,
 )
 async def test_frame_headers_that_are_broken_or_absurd_are_refused(
     box: Box, headers: dict[str, str], status: int, type: str

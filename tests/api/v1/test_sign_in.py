@@ -104,6 +104,7 @@ async def test_cookie_of_an_admin_acts_for_the_tenant_in_x_tenant(stand: Stand) 
         {"Host": "localhost@evil.example", "Origin": "http://localhost@evil.example"},
         {"Host": "", "Origin": "http://"},
     ],
+    ids=str,
 )
 async def test_cookie_requests_of_foreign_origins_are_refused(stand: Stand, headers: dict[str, str]) -> None:
     """Another site, another port, another scheme, and a name that was made to lead to the box."""

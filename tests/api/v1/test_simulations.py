@@ -89,6 +89,7 @@ async def test_simulation_edit_of_a_pipeline_holds_in_the_edited_run_only(stand:
         (1.0, [{"fps": 10.0, "count": 3}], [(3, 10.0)]),
         (0.0, [{"fps": 10.0}], []),
     ],
+    ids=str,
 )
 def test_pipeline_edit_multiplies_the_frames_of_its_clients(
     times: float, clients: list[dict[str, Any]], expected: list[Any]

@@ -37,7 +37,7 @@ READ = {"fine": Cost(run_ms=8, resident_bytes=10), "coarse": Cost(run_ms=4, resi
 
 @dataclass(slots=True)
 class Fed:
-    """A pipeline that frames are told of."""
+    """A pipeline whose frames a test feeds by hand."""
 
     pipeline: Pipeline
     graph: Graph
@@ -51,7 +51,7 @@ class Fed:
         return Totals(self.frames, self.frames, self.joined, dict(self.items), {}, dict(self.items))
 
     def look(self) -> None:
-        """Costs are the matter of others."""
+        """Do nothing: costs are tested elsewhere."""
 
     def new_plan(self, plan: PipelinePlan | None) -> None:
         self.plan = plan
@@ -64,7 +64,7 @@ def planning_of(
     tariff: Tariff,
     pipelines: Mapping[str, PlannedPipeline],
 ) -> Planning:
-    """Of pipelines on the bench's engine."""
+    """Make the planning of pipelines on the bench's engine."""
     core = box.core
     ports = PlanningPorts(
         clock=box.clock,
@@ -83,7 +83,7 @@ def planning_of(
 
 
 class PlanningBench:
-    """Applications `find` and `read`, as they are given, on so many cores."""
+    """An engine with the applications `find` and `read` on a number of cores, and planning over it."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class PlanningBench:
         """`has_twin`: there is a second group of as many workers."""
         self.workers = workers
         self.throttled: set[str] = set()
-        """Groups, by name."""
+        """Groups of processors, by name."""
         self.box = EngineBench(budget, workers=workers, batching=batching)
         self.box.add(find, name="find")
         self.box.add(read, name="read")
@@ -109,7 +109,7 @@ class PlanningBench:
         """Called while a policy is asked."""
         self.background: Background = self._background
         self.answer_s = 0.02
-        """So long a policy takes."""
+        """Seconds of virtual time that a policy takes."""
         groups = [
             RunGroup(name, workers, self.box.processor, {"cpu": ""}, is_throttled=partial(self._is_throttled, name))
             for name in ("p", "q")[: 1 + has_twin]
@@ -129,7 +129,7 @@ class PlanningBench:
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
-        """With workers and planning at work."""
+        """Run workers and planning."""
         async with self.box.working(residency=True):
             task = asyncio.create_task(self.planning.run())
             try:
@@ -148,7 +148,7 @@ class PlanningBench:
         stages: Sequence[Stage] = (),
         **more: object,
     ) -> Fed:
-        """A pipeline: find, then an item of each region, then read, unless other stages are given."""
+        """Define a pipeline: find, an item of each region, read; or the given stages."""
         given = tuple(stages) or (
             Ask(name="find", application_id="t/find"),
             Crop(name="lines", after=("find",), of="regions"),
@@ -165,7 +165,7 @@ class PlanningBench:
         await self.planning.admission.admit(live, PipelineClient(id, live.pipeline.id, fps))
 
     async def refused(self, live: Fed, fps: float, id: str = "c1") -> PipelineNotPossible:
-        """Why a client is not let in."""
+        """Return why a client is not let in."""
         with pytest.raises(PipelineNotPossible) as caught:
             await self.join(live, fps, id)
         return caught.value
@@ -175,12 +175,12 @@ class PlanningBench:
         self.planning.wake()
 
     def put(self, live: Fed) -> None:
-        """In place of the pipeline of its name."""
+        """Replace the pipeline of this name."""
         self.pipelines[live.pipeline.id] = live
         self.planning.wake()
 
     def throttle(self, *groups: str) -> None:
-        """These and no others."""
+        """Throttle these groups and no others."""
         self.throttled = set(groups)
         self.planning.wake()
 
@@ -189,7 +189,7 @@ class PlanningBench:
         self.planning.wake()
 
     async def feed(self, live: Fed, fps: float, seconds: float, items: int, client: str | None = None) -> None:
-        """Frames at an even rate, with so many items each."""
+        """Feed frames at an even rate, with a number of items each."""
         for _ in range(round(fps * seconds)):
             live.joined += live.clients.saw(client, self.now_ns)
             live.frames += 1
@@ -206,37 +206,37 @@ class PlanningBench:
         return self.box.clock.now_ns()
 
     def decided(self, outcome: str = "") -> list[Mapping[str, object]]:
-        """Decisions on pipelines, of one outcome where that is given."""
+        """Return the decisions on pipelines, with `outcome` only those with it."""
         found = [facts for kind, facts in self.box.decisions.told if kind == "pipeline"]
         return [facts for facts in found if outcome in ("", facts["outcome"])]
 
 
 def find_and_read(**more: Any) -> PlanningBench:
-    """With a network that finds, and one that reads, of two variants each."""
+    """Return a bench whose networks `find` and `read` have two variants each."""
     return PlanningBench(FIND, READ, **more)
 
 
 @asynccontextmanager
 async def planning_bench(**more: Any) -> AsyncIterator[PlanningBench]:
-    """As `find_and_read`, at work."""
+    """Put the bench of `find_and_read` to work."""
     bench = find_and_read(**more)
     async with bench.working():
         yield bench
 
 
 def taken(*pipelines: Fed) -> float:
-    """Workers that plans take."""
+    """Return the workers that plans take."""
     return sum(row.instances for one in pipelines if one.plan for row in one.plan.stages)
 
 
 def asked_last(bench: PlanningBench) -> Any:
-    """The problem of the last decision, as it is recorded."""
+    """Return the problem of the last decision, as recorded."""
     return record_of(bench.box.clock.wall_now(), "pipeline", bench.decided()[-1]).problem
 
 
 def replayed(bench: PlanningBench) -> int:
-    """Every decision is answered again by its record, and every plan keeps SLO and capacity by the independent checker;
-    how many there were.
+    """Check that every decision is answered again by its record, and that every plan keeps SLO and capacity by the
+    independent checker. Return the number of decisions.
     """
     at = bench.box.clock.wall_now()
     count = 0
@@ -252,7 +252,7 @@ def replayed(bench: PlanningBench) -> int:
 
 
 class SingleCalls(SingleCallSpending):
-    """So many workers are busy with single calls of tenants from now on."""
+    """Single calls of tenants that keep a number of workers busy from now on."""
 
     def __init__(self, bench: PlanningBench, **workers: float) -> None:
         super().__init__()
@@ -267,4 +267,4 @@ class SingleCalls(SingleCallSpending):
 
 
 def _nothing() -> None:
-    """Nothing happens meanwhile."""
+    """Do nothing while a policy is asked."""

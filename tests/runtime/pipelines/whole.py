@@ -68,7 +68,7 @@ class Sent:
 
     at_ms: float
     in_time: bool | None = None
-    """None: no answer yet."""
+    """None while the frame has no answer."""
     seconds: float = 0.0
 
 
@@ -110,7 +110,7 @@ class WholeBox:
     def add(
         self, name: str = "signs", *, slo_ms: float = 300.0, weight: float = 1.0, tenant: str = "t"
     ) -> LivePipeline:
-        """Find, crop, read; by the networks of its tenant."""
+        """Define a pipeline of find, crop and read, with networks of its tenant."""
         stages: Sequence[Stage] = (
             Ask(name="find", application_id=f"{tenant}/find"),
             Crop(name="crop", after=("find",), of="objects"),
@@ -120,7 +120,7 @@ class WholeBox:
 
     @asynccontextmanager
     async def working(self, *, is_planned: bool = True) -> AsyncIterator[None]:
-        """With workers, and the serve loop unless that is not wanted."""
+        """Run the workers, and with `is_planned` the serve loop."""
         async with self.box.working(residency=True):
             task = None
             if is_planned:
@@ -139,7 +139,7 @@ class WholeBox:
                         await task
 
     def film(self, live: LivePipeline, fps: float, client: str = "") -> Camera:
-        """Frames from now on."""
+        """Return a camera that sends frames from now on."""
         camera = Camera(live, fps, client)
         self._cameras.append(asyncio.create_task(self._film(camera)))
         return camera
@@ -173,11 +173,11 @@ class WholeBox:
 
 
 async def _soon(compute: Callable[[], T]) -> T:
-    """A policy answers in 20 ms."""
+    """Compute the answer of a policy in 20 ms of virtual time."""
     await asyncio.sleep(0.02)  # noqa: TID251 - virtual time
     return compute()
 
 
 def share(sent: Sequence[Sent]) -> float:
-    """Of frames that were in time."""
+    """Return the share of frames that were in time."""
     return sum(one.in_time is True for one in sent) / len(sent)

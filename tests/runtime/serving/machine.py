@@ -15,11 +15,11 @@ class Machine:
     """Cores that are online, what probes of processors find, and what is remembered of them."""
 
     def __init__(self, *cores: int, finds: Collection[str | OSError] = ("",)) -> None:
-        """`finds`: the reason of each probe, or why it could not begin; of the last, for good."""
+        """Let each probe find the next reason in `finds`, or fail to begin with the next error; the last repeats."""
         self.cores = set(cores)
         self.probed: list[str] = []
         self.stands = False
-        """Probes do not end."""
+        """True while probes do not end."""
         self._finds = list(finds)
         self._passed: set[str] = set()
 

@@ -46,12 +46,12 @@ Link = Callable[[float], float]
 
 
 def steady(mbps: float) -> Link:
-    """The same all the time."""
+    """Return a link of the same rate at all times."""
     return lambda _: mbps * 1e6
 
 
 class NoTexts:
-    """Port `TextReader` of who sends none."""
+    """Port `TextReader` for tests that send no text."""
 
     async def tokenize(
         self, order: TokenOrder, build_id: str, tenant: str, on_time: Callable[[int], None] = lambda ns: None
@@ -61,7 +61,7 @@ class NoTexts:
 
 @dataclass
 class Device:
-    """What a device saw."""
+    """A device with what it sent and was told."""
 
     live: LiveSession
     notices: list[Notice] = field(default_factory=list)
@@ -71,12 +71,12 @@ class Device:
 
     @property
     def told(self) -> Counter[NoticeKind]:
-        """How often of what."""
+        """Number of notices of each kind."""
         return Counter(notice.kind for notice in self.notices)
 
     @property
     def news(self) -> list[Notice]:
-        """All but plans of the same variant."""
+        """Notices other than new plans."""
         return [notice for notice in self.notices if notice.kind is not NoticeKind.PLAN]
 
 
@@ -176,7 +176,7 @@ class Fleet:
         wait: bool = False,
         weight: float = 1.0,
     ) -> LiveSession:
-        """A session. Raises: PromiseNotPossible."""
+        """Join a session. Raises: PromiseNotPossible."""
         order = JoinOrder(
             tenant or application.tenant,
             "key",
@@ -234,7 +234,7 @@ class Fleet:
         raise AssertionError("no session was refused")
 
     async def refused(self, application: Application, promise: Promise, **more: Any) -> PromiseNotPossible:
-        """Why a session is not let in."""
+        """Return why a session is not let in."""
         with pytest.raises(PromiseNotPossible) as caught:
             await self.join(application, promise, **more)
         return caught.value
@@ -242,7 +242,7 @@ class Fleet:
     async def join_pipeline(
         self, pipeline: Pipeline, promise: Promise, *, fps: float = 15.0, mbps: float = 20.0, wait: bool = False
     ) -> LiveSession:
-        """A session whose frames go through a pipeline. Raises: PromiseNotPossible."""
+        """Join a session whose frames go through a pipeline. Raises: PromiseNotPossible."""
         order = JoinOrder(
             pipeline.tenant,
             "key",
@@ -266,7 +266,7 @@ class Fleet:
         from_frame: int = 0,
         is_greedy: bool = False,
     ) -> Device:
-        """Its device sends from now on, as its plans say; a greedy one every frame."""
+        """Let the session's device send from now on, as its plans say; a greedy device sends every frame."""
         device = Device(live)
         self.devices.append(device)
         for work in (
@@ -281,7 +281,7 @@ class Fleet:
 
     @asynccontextmanager
     async def asked(self, application: Application, *, every_ms: float = 0.0) -> AsyncIterator[None]:
-        """Meanwhile a caller without a session asks one request after the other."""
+        """Let a caller without a session send one request after the other meanwhile."""
 
         async def ask() -> None:
             while True:
@@ -313,17 +313,17 @@ class Fleet:
 
     @property
     def states(self) -> list[SessionState]:
-        """Of all devices, in the order in which they began to send."""
+        """States of all sessions, in the order in which their devices began to send."""
         return [device.live.state for device in self.devices]
 
     @property
     def kept_share(self) -> float:
-        """Of all windows of all devices."""
+        """Share of the windows of all devices in which the promise was kept."""
         windows = sum(device.live.windows for device in self.devices)
         return sum(device.live.kept for device in self.devices) / windows if windows else 0.0
 
     def disconnect(self, device: Device) -> None:
-        """Its line breaks: what was on its way is lost."""
+        """Break the device's line: what was on its way is lost."""
         for task in device.tasks:
             task.cancel()
 
@@ -409,7 +409,7 @@ async def box_with(
 
 
 def promise_of(offer: Mapping[str, object]) -> Promise:
-    """As it is posted."""
+    """Return the promise that an offer's fields, as posted, describe."""
     if offer["kind"] == "accuracy":
         return AccuracyPromise(float(str(offer["drop_max"])))
     return LatencyPromise(float(str(offer["slo_ms"])), float(str(offer["rate_rps"])))

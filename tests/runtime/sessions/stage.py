@@ -36,7 +36,7 @@ class Stage:
         self.ended: list[FrameResult] = []
         self.has_room = True
         self.room = Portions(1000)
-        """Bytes of answers that are kept."""
+        """Bytes of answers that the session keeps."""
         self.live = LiveSession(
             self.clock,
             session,
@@ -52,7 +52,7 @@ class Stage:
         self.live.become(SessionState.SERVED)
 
     def frame(self, number: int, body: bytes = b"body") -> Frame:
-        """Whole."""
+        """Return a frame whose body has come whole."""
         frame = self.live.begin(self.head(number))
         frame.received(body)
         return frame
@@ -62,7 +62,7 @@ class Stage:
 
 
 def running(error: ApplianceError | None) -> Callable[[FrameCall], Awaitable[bytes]]:
-    """A run that ends so."""
+    """Return a run that fails with `error`, or answers where there is none."""
 
     async def work(call: FrameCall) -> bytes:
         if error is not None:
