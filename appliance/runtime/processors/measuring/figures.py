@@ -64,6 +64,11 @@ def levels(workers: int) -> list[int]:
     return [*(1 << at for at in range(1, workers.bit_length()) if 1 << at < workers), workers]
 
 
+def outnumber_cores(workers: int) -> bool:
+    """Return whether so many runs at once wait for one another on the cores of this process, however short they are."""
+    return workers > len(os.sched_getaffinity(0))
+
+
 def are_long(alone: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether runs that take so long alone are measured several at once. One long batch is enough for all: plans
     compare batches at the same number of runs at once, and take a batch without it for no choice.
@@ -189,8 +194,8 @@ def latency_at_once(
 
     Threads of the runtime may compute for several runs, so that one run's processor time is not known: where they
     compute on cores, all times are scaled by the processor time that this process had, as a share of what so many
-    threads have on so many cores of a quiet machine. Runs that outnumber the cores wait for one another; short runs do
-    so seldom and for long, so that their mean stands for their median.
+    threads have on so many cores of a quiet machine. Runs that outnumber the cores wait for one another. Short runs do
+    so seldom and for long: their mean stands for their median, and is no less than the cores need for all of them.
     """
     start = threading.Barrier(count, timeout=10)
 
@@ -218,7 +223,7 @@ def latency_at_once(
     share = 1.0 if on_device else min(1.0, watch.cpu_ms() / (watch.elapsed_ms() * min(count, cores)))
     p50, p99 = (share * float(ms) for ms in np.percentile(times_ms, [50, 99]))
     if not on_device and count > cores:
-        p50 = max(p50, share * float(np.mean(times_ms)))
+        p50 = max(p50, share * float(np.mean(times_ms)), alone["p50_ms"] * count / cores)
     p50_ms = max(round(p50, 4), alone["p50_ms"])
     p99_ms = max(round(p99, 4), alone["p99_ms"], p50_ms)
     return {"batch": alone["batch"], "p50_ms": p50_ms, "p99_ms": p99_ms, "concurrency": count}

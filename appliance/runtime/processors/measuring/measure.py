@@ -433,7 +433,8 @@ def profile_of(sessions: InferenceSessions, order: Mapping[str, Any]) -> dict[st
         check_same(sessions, loaded, order["reference"], [inputs for _batch, inputs in cases])
     inputs_of = [inputs for _batch, inputs in cases]
     at_once: list[dict[str, Any]] = []
-    if order["workers"] > 1 and figures.are_long(latencies):
+    interferes = figures.are_long(latencies) or (not on_device and figures.outnumber_cores(order["workers"]))
+    if order["workers"] > 1 and interferes:
         with left_alone(order.get("granted")):
             for count in figures.levels(order["workers"]):
                 several = (

@@ -1,5 +1,6 @@
 """Figures of a build, over a clock and a memory that the test moves."""
 
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -19,6 +20,7 @@ from appliance.runtime.processors.measuring.figures import (
     latency,
     latency_at_once,
     levels,
+    outnumber_cores,
     size,
 )
 from appliance.runtime.processors.measuring.stopwatch import Stopwatch
@@ -116,6 +118,18 @@ def test_short_runs_that_outnumber_the_cores_count_by_their_mean() -> None:
     network: Any = Together(times_ms, times_ms)
     row = latency_at_once(network, None, {"batch": 4, "p50_ms": 1.0, "p99_ms": 2.0}, ROW, 2, False, network.watch, 1)
     assert row == {"batch": 4, "p50_ms": 2.0, "p99_ms": 5.0, "concurrency": 2}
+
+
+def test_runs_that_outnumber_the_cores_take_no_less_than_the_cores_need_for_all() -> None:
+    """Two runs of 3 ms on one core, though each was timed at 4 ms: the core was given before the stopwatch began."""
+    network: Any = Together([4.0], [4.0])
+    row = latency_at_once(network, None, {"batch": 4, "p50_ms": 3.0, "p99_ms": 3.0}, ROW, 2, False, network.watch, 1)
+    assert row == {"batch": 4, "p50_ms": 6.0, "p99_ms": 6.0, "concurrency": 2}
+
+
+def test_workers_outnumber_the_cores_of_the_process_or_not() -> None:
+    cores = len(os.sched_getaffinity(0))
+    assert [outnumber_cores(workers) for workers in (1, cores, cores + 1)] == [False, False, True]
 
 
 def test_runs_at_once_are_no_shorter_than_a_run_alone() -> None:
