@@ -47,7 +47,7 @@ Tell = Callable[[Report], None]
 
 @dataclass(frozen=True, slots=True)
 class DeviceOrder:
-    """What one device shall do with an application, or with a pipeline of that name."""
+    """Orders of a device: the application or pipeline to ask, with which inputs and how often."""
 
     url: str
     key: str

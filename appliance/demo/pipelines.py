@@ -9,7 +9,7 @@ from appliance.wire.pipelines import AskOrder, PipelineOrder
 
 @dataclass(frozen=True, slots=True)
 class DemoPipeline:
-    """One pipeline of a tenant, and the network whose inputs a device sends as its frames."""
+    """A tenant's pipeline, and the network whose inputs a device sends as frames."""
 
     tenant: str
     order: PipelineOrder

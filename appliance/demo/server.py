@@ -18,7 +18,7 @@ class Server:
         state_dir.mkdir(parents=True, exist_ok=True)
         self.key_file = state_dir / "admin.key"
         self.url = ""
-        """Where it answers, once it does."""
+        """Address of the box; empty until the box answers."""
         self._log = state_dir / "server.log"
         self._address = state_dir / "address"
         self._address.unlink(missing_ok=True)

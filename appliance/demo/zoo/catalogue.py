@@ -40,7 +40,7 @@ class Carrier:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """One network of a zoo, as the catalogue describes it."""
+    """A network of a zoo, as the catalogue describes the network."""
 
     name: str
     tenant: str

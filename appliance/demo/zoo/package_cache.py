@@ -47,7 +47,7 @@ class PackageCache:
         self.carriers = carriers
         self._found: dict[str, Path | ZooError] = {}
         self._unreachable: dict[Client, str] = {}
-        """What each client said whose registry was out of reach."""
+        """Client whose registry is out of reach → its message."""
 
     def path(self, file: str) -> Path:
         """`package/file` of a package. Raises `ZooError`."""

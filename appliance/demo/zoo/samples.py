@@ -215,4 +215,4 @@ def numerals(source: Source) -> Samples:
 PICTURES = (street, signs, lines, faces, people, photos, turned_pages, numerals)
 OTHERS = (dialogue, voice, voice_at_22050, sentences)
 MAKERS = {maker.__name__: maker for maker in (*PICTURES, *OTHERS)}
-"""By the names that the catalogue has for them."""
+"""Name in the catalogue → the function that makes the samples."""

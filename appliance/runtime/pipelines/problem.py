@@ -130,7 +130,7 @@ class Asked:
     offers: Mapping[str, Offers] = field(default_factory=dict)
     """By stage, the variants that the problems were made of."""
     groups: tuple[Group, ...] = ()
-    """Of the machine that they were made for."""
+    """Groups of processors that the problems were made for."""
 
     def untimed(self) -> str:
         """Return a note that names the points that are no choice because no run of them was timed; empty: there are

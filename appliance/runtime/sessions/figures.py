@@ -40,7 +40,7 @@ class SessionFigures:
     start_ms: Mean = field(default_factory=Mean)
     """Real less planned start of the runs that were planned."""
     start_ms_max: float = 0.0
-    """Largest difference of these, without its sign."""
+    """Largest difference between real and planned start, without its sign."""
     in_time: Counter[str] = field(default_factory=Counter)
     """Variant → frames that it answered in time."""
     busy_before: tuple[float, int] | None = None
