@@ -16,6 +16,8 @@ function compressed() {
         for (const entry of readdirSync(folder, { withFileTypes: true })) {
           if (!entry.isFile() || !/\.(html|js|css|svg)$/.test(entry.name)) continue
           const path = join(folder, entry.name)
+          // Pages lie at any depth; the box puts the path that a proxy shows it below before `/assets`.
+          if (entry.name === 'index.html') writeFileSync(path, readFileSync(path, 'utf8').replaceAll('"./assets/', '"/assets/'))
           const bytes = readFileSync(path)
           const size = { [constants.BROTLI_PARAM_SIZE_HINT]: bytes.length }
           writeFileSync(`${path}.br`, brotliCompressSync(bytes, { params: size }))
@@ -29,6 +31,7 @@ function compressed() {
 
 export default defineConfig({
   plugins: [svelte(), compressed()],
+  base: './', // below whatever path a proxy shows the box
   build: {
     outDir: TARGET,
     emptyOutDir: true,

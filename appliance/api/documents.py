@@ -32,13 +32,15 @@ PAGE_POLICY = (
 )
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Edge appliance: API</title><link rel="stylesheet" href="/docs/swagger-ui.css"><link rel="icon" href="data:,">
-</head><body><div id="api"><noscript>The document itself: <a href="/openapi.json">/openapi.json</a></noscript></div>
-<script src="/docs/swagger-ui.js"></script><script src="/docs/start.js"></script></body></html>
+<title>Edge appliance: API</title><link rel="stylesheet" href="docs/swagger-ui.css"><link rel="icon" href="data:,">
+</head><body><div id="api"><noscript>The document itself: <a href="openapi.json">openapi.json</a></noscript></div>
+<script src="docs/swagger-ui.js"></script><script type="module" src="docs/start.js"></script></body></html>
 """
-START = """SwaggerUIBundle({
-  url: "/openapi.json", dom_id: "#api", deepLinking: true, displayRequestDuration: true, filter: true,
-  persistAuthorization: false, tryItOutEnabled: true, validatorUrl: null,
+START = """const root = new URL(".", location.href).pathname.replace(/.$/, "");
+const spec = await (await fetch("openapi.json")).json();
+SwaggerUIBundle({
+  spec: { ...spec, servers: [{ url: root || "/" }] }, dom_id: "#api", deepLinking: true, displayRequestDuration: true,
+  filter: true, persistAuthorization: false, tryItOutEnabled: true, validatorUrl: null,
   presets: [SwaggerUIBundle.presets.apis], layout: "BaseLayout",
 });
 """
@@ -146,7 +148,7 @@ async def _problems(request: Request) -> Response:
     known = [_explained(slug, row) for slug, row in sorted(all_problems().items())]
     if _wants_html(request):
         items = "".join(
-            f'<li><a href="{one["type"]}">{one["status"]} {html.escape(one["title"])}</a></li>' for one in known
+            f'<li><a href="{one["type"][1:]}">{one["status"]} {html.escape(one["title"])}</a></li>' for one in known
         )
         return _html("Kinds of errors", f"<ul>{items}</ul>")
     return JSONResponse({"items": known})

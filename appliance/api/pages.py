@@ -14,6 +14,7 @@ from fastapi import FastAPI, Request
 from starlette.responses import HTMLResponse, Response
 
 from appliance.api.http.problems import CONTENT_TYPE, plain_problem
+from appliance.api.http.proxies import PREFIX
 
 FOLDER = Path(__file__).parents[1] / "web_ui"
 """Where `scripts/setup` puts them."""
@@ -60,9 +61,11 @@ def register(app: FastAPI, folder: Path = FOLDER) -> None:
     """Hang the pages into the service."""
 
     async def page(request: Request) -> Response:
-        found = _file(folder / "index.html", request)
+        prefix = request.scope.get(PREFIX, "")
+        found = _file(folder / "index.html", request, prefix)
         if found is None:
-            return HTMLResponse(NOT_BUILT, 503, headers={"Content-Security-Policy": POLICY})
+            shown = _below(prefix, NOT_BUILT.encode())
+            return HTMLResponse(shown, 503, headers={"Content-Security-Policy": POLICY})
         found.headers["Content-Security-Policy"] = POLICY
         found.headers["Permissions-Policy"] = PERMISSIONS
         found.headers["Cache-Control"] = "no-cache"
@@ -94,16 +97,23 @@ def register(app: FastAPI, folder: Path = FOLDER) -> None:
     app.add_api_route("/assets/{name}", asset, methods=["GET"], include_in_schema=False)
 
 
-def _file(path: Path, request: Request) -> Response | None:
-    """As it lies there in an encoding that the browser takes; None where it is not there."""
+def _below(prefix: str, page: bytes) -> bytes:
+    """A page with its links to the box below the path of a proxy."""
+    return page.replace(b'="/', b'="%b/' % prefix.encode())
+
+
+def _file(path: Path, request: Request, prefix: str = "") -> Response | None:
+    """As it lies there in an encoding that the browser takes, with its links below `prefix`; None where it is not
+    there.
+    """
     accepted = request.headers.get("accept-encoding", "")
-    encoding = next((one for one in ("br", "gzip") if one in accepted), "")
+    encoding = next((one for one in ("br", "gzip") if one in accepted and not prefix), "")
     try:
         if encoding == "br":
             content = path.with_name(f"{path.name}.br").read_bytes()
         else:
             packed = path.with_name(f"{path.name}.gz").read_bytes()
-            content = packed if encoding else gzip.decompress(packed)
+            content = packed if encoding else _below(prefix, gzip.decompress(packed))
     except OSError:
         return None
     headers = {"Vary": "Accept-Encoding"} | ({"Content-Encoding": encoding} if encoding else {})

@@ -1,4 +1,5 @@
 // What models do, and what their applications are given.
+import { root } from './box/root'
 import type { components } from './box/wire'
 
 type Task = components['schemas']['TaskKind']
@@ -49,5 +50,5 @@ export function curl(path: string, medium: Medium, text: string, file: string): 
     medium === 'text'
       ? `-H 'Content-Type: ${text.trim().startsWith('{') ? 'application/json' : 'text/plain'}' --data-binary ${quoted(text)}`
       : `--data-binary ${quoted(`@${file || (medium === 'microphone' ? 'sound.wav' : 'picture.jpg')}`)}`
-  return `curl ${location.protocol === 'https:' ? '--cacert cert.pem ' : ''}${quoted(location.origin + path)} \\\n  -H "Authorization: Bearer $APPLIANCE_KEY" \\\n  ${body}`
+  return `curl ${location.protocol === 'https:' ? '--cacert cert.pem ' : ''}${quoted(location.origin + root + path)} \\\n  -H "Authorization: Bearer $APPLIANCE_KEY" \\\n  ${body}`
 }

@@ -1,4 +1,5 @@
 // Asking the box: JSON in and out, problem documents as errors.
+import { root } from './root'
 import { route } from './route.svelte'
 
 /** What the box refused, as it says it (RFC 9457). */
@@ -38,7 +39,7 @@ export async function answer(path: string, asked: Asked = {}): Promise<Response>
   if (asked.body !== undefined) headers['Content-Type'] = 'application/json'
   let response: Response
   try {
-    response = await fetch(path, {
+    response = await fetch(root + path, {
       method: asked.method ?? 'GET',
       headers,
       body: asked.body !== undefined ? JSON.stringify(asked.body) : asked.raw,

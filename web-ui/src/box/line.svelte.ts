@@ -1,5 +1,6 @@
 // The line to the box: one event stream a tab, and what is known of its silence.
 import { heard } from './http'
+import { root } from './root'
 
 /** Something that changed; as `EventShape` has it, which the document of the API does not hold, since it is streamed. */
 export interface BoxEvent {
@@ -68,7 +69,7 @@ class Line {
     const abort = (this.#abort = new AbortController())
     const from = this.#lastId === null ? `latest=${RECENT}` : `after=${this.#lastId}`
     try {
-      const response = await fetch(`/v1/events?${from}`, { signal: abort.signal, cache: 'no-store' })
+      const response = await fetch(`${root}/v1/events?${from}`, { signal: abort.signal, cache: 'no-store' })
       if (response.status === 401) {
         heard.signedOut()
         return

@@ -1,7 +1,10 @@
 // The address is the state: which page, of what, and what was asked of it.
+import { root } from './root'
+
+const here = (): string => location.pathname.slice(root.length)
 
 class Route {
-  path = $state(location.pathname)
+  path = $state(here())
   query = $state(new URLSearchParams(location.search))
   // Apart from the rest: what follows one of these is not asked of the box again for each letter of a filter.
   /** The tenant that an admin acts for; empty: its own. */
@@ -35,12 +38,12 @@ class Route {
     if (value) query.set(name, value)
     else query.delete(name)
     const text = query.toString()
-    history.replaceState(null, '', this.path + (text ? `?${text}` : ''))
+    history.replaceState(null, '', root + this.path + (text ? `?${text}` : ''))
     this.query = query
   }
 
   #read(): void {
-    this.path = location.pathname
+    this.path = here()
     this.query = new URLSearchParams(location.search)
   }
 
@@ -48,7 +51,7 @@ class Route {
     if (event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return
     const link = (event.target as Element).closest?.('a')
     if (!link || link.target || link.hasAttribute('download') || link.origin !== location.origin) return
-    if (!/^\/($|models|applications|pipelines|memory|sessions|tenants|processors|what-if|box)/.test(link.pathname)) return
+    if (!link.pathname.startsWith(`${root}/`) || !/^\/($|models|applications|pipelines|memory|sessions|tenants|processors|what-if|box)/.test(link.pathname.slice(root.length))) return
     event.preventDefault()
     this.go(link.pathname + link.search)
   }
@@ -56,12 +59,12 @@ class Route {
 
 export const route = new Route()
 
-/** A link that keeps the tenant that an admin acts for. */
+/** A link to a page of the box that keeps the tenant that an admin acts for. */
 export function to(path: string, more: Record<string, string> = {}): string {
   const query = new URLSearchParams(more)
   if (route.tenant && !query.has('tenant')) query.set('tenant', route.tenant)
   const text = query.toString()
-  return path + (text ? `?${text}` : '')
+  return root + path + (text ? `?${text}` : '')
 }
 
 /** A path below a page, of a thing with this name. */
