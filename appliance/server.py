@@ -21,6 +21,7 @@ from appliance.api.http.connections import Connections, Counted
 from appliance.api.http.fingerprint import fingerprint_of
 from appliance.api.http.handshake import Handshake
 from appliance.api.http.pace import Pace
+from appliance.api.http.proxies import Origins, Proxies
 from appliance.api.http.renewal import LOOK_S, Renewal
 from appliance.api.http.unix_socket import UnixSocket
 from appliance.api.http.unread import Unread
@@ -79,7 +80,7 @@ class Server(uvicorn.Server):
             assert self.config.ssl_certfile is not None
             cert, key = Path(self.config.ssl_certfile), Path(self.config.ssl_keyfile or self.config.ssl_certfile)
             self._renewal = Renewal(context, cert, key, self._renew)
-        await super().startup(sockets)
+        await super().startup(self._both_families() if sockets is None else sockets)
         parts = {"config": self.config, "server_state": self.server_state, "app_state": self.lifespan.state}
         await self._listen_more(partial(self.config.http_protocol_class, **parts))
         if self._unix_socket is not None and self.started:
@@ -96,6 +97,13 @@ class Server(uvicorn.Server):
             if self._discovery is not None:
                 self._announcement = Announcement(self._appliance.clock, partial(self._service, self._discovery, port))
                 self._announcement.begin()
+
+    def _both_families(self) -> list[socket.socket] | None:
+        """A socket for IPv4 and IPv6 where the box listens at all addresses; None: the server makes its own."""
+        if self.config.host != "::":
+            return None
+        address = ("::", self.config.port)
+        return [socket.create_server(address, family=socket.AF_INET6, backlog=2048, dualstack_ipv6=True)]
 
     async def _listen_more(self, protocol: Callable[[], asyncio.Protocol]) -> None:
         """Take up to `_ACCEPTS` new connections in a turn of the event loop, which takes one from each descriptor of
@@ -183,6 +191,8 @@ def serve(settings: Settings, on_listen: Callable[[str], None] = lambda url: Non
             pace=Pace(http.head_s, http.keep_alive_s, http.body_s, http.body_bytes_per_s_min),
             head_bytes_max=http.head_bytes_max,
             turns=appliance.turns,
+            proxies=Proxies(map(str, http.proxies)),
+            origins=Origins(http.cors_origins),
         ),
         ws="none",
         lifespan="on",

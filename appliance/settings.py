@@ -7,9 +7,9 @@ Sources, strongest first: command-line options, environment (`APPLIANCE_HTTP__PO
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, IPvAnyNetwork, PrivateAttr
 from pydantic_core import to_jsonable_python
 from pydantic_settings import (
     BaseSettings,
@@ -23,6 +23,11 @@ MIB = 2**20
 GIB = 2**30
 
 
+def _without_brackets(host: str) -> str:
+    """An address of IPv6 as the system has it; in a URL it stands in brackets."""
+    return host.removeprefix("[").removesuffix("]")
+
+
 class Section(BaseModel):
     """Base of the branches: frozen, and a misspelt key is an error."""
 
@@ -30,8 +35,10 @@ class Section(BaseModel):
 
 
 class HttpSettings(Section):
-    host: str = "127.0.0.1"
-    """Address to listen on; loopback until an operator opens it."""
+    host: Annotated[str, AfterValidator(_without_brackets)] = "127.0.0.1"
+    """Address to listen on; loopback until an operator opens it. `0.0.0.0` is all addresses of IPv4, `::` also those of
+    IPv6.
+    """
     port: int = Field(8080, ge=0, le=65535)
     """TCP port; 0 takes a free one (printed at start)."""
     unix_socket: Path | None = None
@@ -95,6 +102,14 @@ class HttpSettings(Section):
     """PEM private key of `tls_cert`."""
     tls_self_signed: bool = False
     """Make and use a self-signed certificate in the state folder."""
+    proxies: tuple[IPvAnyNetwork | Literal["unix"], ...] = ()
+    """Addresses and networks of reverse proxies in front of the box, as a JSON list; `unix` stands for callers of the
+    Unix socket. The box reads `X-Forwarded-For`, `-Proto`, `-Host` and `-Prefix` of requests that these send.
+    """
+    cors_origins: tuple[str, ...] = ()
+    """Origins of other sites whose pages may call the box with a key, as a JSON list; `*` stands for all. The cookie of
+    a browser that is signed in works for the box's own pages only.
+    """
 
 
 class MemorySettings(Section):

@@ -21,6 +21,7 @@ from appliance.api.http.bounded_protocol import BODY_WATER_BYTES, Refused
 from appliance.api.http.direct_body import DirectBodyProtocol, Receiver
 from appliance.api.http.exchange import EXCHANGE, AlignedBody, HttpExchange
 from appliance.api.http.known_head import KnownHead, head_of
+from appliance.api.http.proxies import Headers, Origins
 from appliance.api.http.upgrades import FRAMING
 from appliance.api.streams.plain import SESSION
 from appliance.api.streams.target import is_stream
@@ -54,8 +55,9 @@ PIPELINE_MAX = 256
 class BoxProtocol(DirectBodyProtocol):
     """For `uvicorn.Config(http=partial(BoxProtocol, ...))`."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, origins: Origins, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._origins = origins
         self.shown: Shown | None = None
         self._gathering: ASGI3Application | None = None
         """Who is to answer, or goes on with, the request whose body is being gathered."""
@@ -97,8 +99,8 @@ class BoxProtocol(DirectBodyProtocol):
             exchange.close()
 
     def duplicate(self) -> socket.socket | None:
-        """A socket of the caller's own at the same connection; None: it is closed already."""
-        if self.transport.is_closing():
+        """A socket of the caller's own at the same connection; None: it is closed already, or a proxy's."""
+        if self.transport.is_closing() or self._proxies.have(self.client):
             return None
         return socket.socket(fileno=os.dup(self.transport.get_extra_info("socket").fileno()))
 
@@ -271,6 +273,10 @@ class BoxProtocol(DirectBodyProtocol):
         if self.is_ending:
             return
         self._answer_next(cycle)
+        preflight = self._origins.preflight(cycle.scope)  # type: ignore[arg-type]
+        if preflight is not None:
+            self._start_task(cycle, partial(_answer_empty, preflight))  # type: ignore[arg-type]
+            return
         if cycle.scope["path"].startswith("/v2/"):
             exchange = self._offer_exchange(cycle, dict(cycle.scope["headers"]))
             if exchange.awaits_little(BODY_SMALL_BYTES):
@@ -286,6 +292,9 @@ class BoxProtocol(DirectBodyProtocol):
         self._dropped_bytes = 0
         self._answered, self._work = cycle, None
         cycle.transport = self._line  # type: ignore[assignment]
+        for_pages = self._origins.headers(cycle.scope)  # type: ignore[arg-type]
+        if for_pages:
+            cycle.default_headers = [*cycle.default_headers, *for_pages]
 
     def _start_task(self, cycle: RequestResponseCycle, app: "ASGI3Application") -> None:
         """Answer in a task, as uvicorn does; one that only computes ends with its connection."""
@@ -366,6 +375,11 @@ class BoxProtocol(DirectBodyProtocol):
     def _begin_next(self, cycle: RequestResponseCycle, app: "ASGI3Application") -> None:
         """Begin with a request that waited for the answer to the one before."""
         self._start_asgi_task(cycle, app)
+
+
+async def _answer_empty(headers: Headers, scope: Any, receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 204, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
 
 
 class _Answering:

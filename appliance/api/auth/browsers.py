@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from appliance.api.auth.callers import CONNECTION, Connection, caller_of
 from appliance.api.auth.keyring import KeyRing, Principal
 from appliance.api.auth.sign_ins import AGE_MAX, SignIn, SignIns
+from appliance.api.http.proxies import PREFIX
 from appliance.domain.errors import ForeignOrigin, TlsRequired
 
 _READS = frozenset({"GET", "HEAD"})
@@ -95,8 +96,12 @@ def own_names(listens_at: str, others: Collection[str]) -> frozenset[str]:
 
 
 def cookie_name(scope: Mapping[str, Any]) -> str:
-    """Under TLS one that only the box itself can set, and only over TLS."""
-    return "__Host-appliance" if scope["scheme"] == "https" else "appliance"
+    """Under TLS one that is set over TLS only: by the box itself, or, where a proxy shows the box below a path, by what
+    has the same host.
+    """
+    if scope["scheme"] != "https":
+        return "appliance"
+    return "__Secure-appliance" if PREFIX in scope else "__Host-appliance"
 
 
 def cookie_of(scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> str | None:
@@ -112,7 +117,8 @@ def set_cookie(scope: Mapping[str, Any], value: str) -> str:
     """A header `Set-Cookie`; an empty value takes the cookie away."""
     age_s = int(AGE_MAX.total_seconds()) if value else 0
     secure = "; Secure" if scope["scheme"] == "https" else ""
-    return f"{cookie_name(scope)}={value}; Path=/; Max-Age={age_s}; HttpOnly; SameSite=Strict{secure}"
+    path = f"{scope.get(PREFIX, '')}/"
+    return f"{cookie_name(scope)}={value}; Path={path}; Max-Age={age_s}; HttpOnly; SameSite=Strict{secure}"
 
 
 def _address(scope: Mapping[str, Any]) -> str:

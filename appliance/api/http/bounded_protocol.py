@@ -15,6 +15,7 @@ from appliance.api.http.connections import Connections, Counted, group_of
 from appliance.api.http.exchange import SIZE, number
 from appliance.api.http.pace import Pace, Phase, Watch
 from appliance.api.http.problems import CONTENT_TYPE, plain_problem, problem_response
+from appliance.api.http.proxies import Proxies
 from appliance.api.http.turns import STRANGER, Turns
 from appliance.api.http.unread import Unread
 from appliance.api.http.upgrades import go_on_behind_head
@@ -78,6 +79,7 @@ class BoundedProtocol(HttpToolsProtocol):
         pace: Pace,
         head_bytes_max: int,
         turns: Turns,
+        proxies: Proxies,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
@@ -87,6 +89,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._unread = unread
         self._pace = pace
         self._turns = turns
+        self._proxies = proxies
         self._stranger = STRANGER
         """The owner before a good key was shown."""
         self._watch = Watch()
@@ -382,6 +385,11 @@ class BoundedProtocol(HttpToolsProtocol):
         self.headers.append((name, value))
         if len(self.headers) > HEADERS_MAX:
             self._stop("head-too-large", f"the head of a request may have {HEADERS_MAX} headers")
+
+    def on_headers_complete(self) -> None:
+        """As uvicorn's, of the request as its proxy has got it."""
+        self._proxies.read(self.scope)  # type: ignore[arg-type]
+        super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         """Gather the body; the end of the message wakes the application, or a full measure."""

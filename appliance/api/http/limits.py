@@ -20,6 +20,7 @@ import structlog
 from appliance.api.http.packed_body import HEADER as PACKING
 from appliance.api.http.packed_body import PackedBody, packing_of
 from appliance.api.http.problems import problem_response
+from appliance.api.http.proxies import PREFIX
 from appliance.domain.errors import ApplianceError, BadInput, Busy, TooLarge, WrongKey
 from appliance.runtime.serving.portions import Portions
 
@@ -231,7 +232,7 @@ class Bounds(Generic[M]):
         request_id = self.request_id(scope)
         scope["request_id"] = request_id.decode()
         rule = self._rules.rule(scope["method"], scope["path"], scope["headers"])
-        exchange = _BoundedCall(rule, receive, send, request_id)
+        exchange = _BoundedCall(rule, receive, send, request_id, scope.get(PREFIX, ""))
         with structlog.contextvars.bound_contextvars(request_id=scope["request_id"]):
             await self._run(scope, exchange, needs_key=rule.needs_key)
 
@@ -268,8 +269,9 @@ class Bounds(Generic[M]):
 class _BoundedCall:
     """One request's bytes: counted on their way in, decorated on their way out."""
 
-    def __init__(self, rule: BodyRule, receive: Receive, send: Send, request_id: bytes) -> None:
+    def __init__(self, rule: BodyRule, receive: Receive, send: Send, request_id: bytes, prefix: str) -> None:
         self._rule = rule
+        self._prefix = prefix.encode()
         self._held: HeldBody | None = None
         self._is_welcome: Callable[[], bool] = lambda: True
         self._receive = receive
@@ -321,7 +323,7 @@ class _BoundedCall:
         """Pass an answer on with the headers that all carry; those that a route set itself stay."""
         if message["type"] == "http.response.start":
             self.started = True
-            headers = list(message.get("headers", ()))
+            headers = [(k, self._prefix + v if k == b"location" else v) for k, v in message.get("headers", ())]
             names = {name.lower() for name, _ in headers}
             headers += [h for h in (*SAFE_HEADERS, STRICT_POLICY, NO_STORE) if h[0] not in names]
             headers.append((b"x-request-id", self._request_id))

@@ -10,6 +10,7 @@ from uvicorn.server import ServerState
 
 from appliance.api.http.connections import Connections, Counted
 from appliance.api.http.pace import Pace
+from appliance.api.http.proxies import Origins, Proxies
 from appliance.api.http.turns import Turns
 from appliance.api.http.unread import Unread
 from appliance.api.protocol import BoxProtocol
@@ -85,6 +86,8 @@ def connect(
         pace=pace,
         head_bytes_max=32 * 1024,
         turns=turns or Turns(SystemClock()),
+        proxies=Proxies(),
+        origins=Origins(),
     )
     transport = HandTransport()
     protocol.connection_made(transport)
