@@ -91,6 +91,7 @@ def register(app: FastAPI, folder: Path = FOLDER) -> None:
         # As phones want it: they offer to trust it.
         return Response(content, media_type="application/x-x509-ca-cert", headers={"Content-Disposition": ATTACHED})
 
+    app.state.page = page
     app.add_api_route("/authority.crt", authority, methods=["GET"], include_in_schema=False)
     for path in PATHS:
         app.add_api_route(path, page, methods=["GET"], include_in_schema=False)

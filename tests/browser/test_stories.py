@@ -389,7 +389,7 @@ def test_history_page_shows_requests_and_p99_of_hour_and_month(tab: Tab, shape: 
         page.get_by_role("heading", name="What happened").wait_for()
         page.get_by_role("img", name="Requests a second").locator("canvas").wait_for()
         page.get_by_text("Requests a second: as a table").click()
-        page.get_by_role("columnheader", name="Requests a second").wait_for()
+        page.get_by_role("columnheader", name="Requests a second", exact=True).wait_for()
         page.get_by_role("button", name="Month").click()
         page.get_by_role("combobox", name="Of", exact=True).select_option(MODEL)
         page.get_by_role("img", name="P99 against the SLO").locator("canvas").wait_for()
@@ -467,6 +467,56 @@ def test_page_of_a_killed_box_greys_figures_and_recovers(tab: Tab, box: Box) -> 
         page.get_by_text("The box does not answer since").wait_for(state="detached")
         assert page.get_by_label("Filter by name").input_value() == MODEL
         assert f"q={MODEL}" in page.url
+
+
+def test_page_opened_while_the_box_is_away_says_so_and_comes_back(tab: Tab, box: Box) -> None:
+    with tab() as page:
+        box.server.kill()
+        with box.server.kept_port():
+            try:
+                page.get_by_role("link", name="Processors").first.click()
+                page.get_by_role("heading", name="The box does not answer").wait_for()
+            finally:
+                box.server.start_again()
+        page.get_by_role("heading", name="Processors", level=1).wait_for()
+
+
+def test_address_of_no_page_shows_the_menu_and_says_so(tab: Tab, box: Box) -> None:
+    with tab("/nothing") as page:
+        page.get_by_role("heading", name="There is no such page").wait_for()
+        page.get_by_role("link", name="Models").first.click()
+        page.get_by_role("heading", name="Models", level=1).wait_for()
+    assert httpx.get(f"{box.server.url}/nothing", headers={"Accept": "text/html"}).status_code == 404
+    refused = httpx.get(f"{box.server.url}/v1/nothing", headers={"Accept": "text/html"})
+    assert (refused.status_code, refused.json()["type"]) == (404, "/problems/no-such-path")
+
+
+def test_refused_try_shows_no_answer_of_an_earlier_one(tab: Tab, box: Box) -> None:
+    with tab(f"/applications/{MODEL}") as page:
+        chosen = page.get_by_label("Picture, sound, text or tensors")
+        chosen.set_input_files(box.picture)
+        page.get_by_text("answered, ").wait_for()
+        chosen.set_input_files({"name": "bad.png", "mimeType": "image/png", "buffer": b"no picture"})
+        page.get_by_role("alert").first.wait_for()
+        assert page.get_by_text("answered, ").count() == 0
+
+
+def test_arrow_keys_choose_the_medium_of_a_try(tab: Tab) -> None:
+    with tab(f"/applications/{MODEL}") as page:
+        page.get_by_role("tab", selected=True).focus()
+        for key, name in (("ArrowRight", "Camera"), ("ArrowLeft", "File"), ("End", "Camera"), ("Home", "File")):
+            page.keyboard.press(key)
+            assert page.get_by_role("tab", selected=True).inner_text() == name
+            assert page.evaluate("document.activeElement.textContent") == name
+
+
+def test_chart_shows_the_values_under_the_pointer(tab: Tab) -> None:
+    with tab() as page:
+        chart = page.get_by_role("img", name="Requests a second")
+        chart.locator("canvas").wait_for()
+        width = chart.locator(".u-over").bounding_box()["width"]
+        chart.locator(".u-over").hover(position={"x": width - 2, "y": 50})  # the box has been there for a minute or two
+        until(lambda: re.search(r"\d/s", chart.locator(".u-legend").inner_text()) is not None, "a value in the legend")
 
 
 def test_applications_page_shows_new_models_live_over_one_stream(tab: Tab, box: Box) -> None:

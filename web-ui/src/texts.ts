@@ -31,6 +31,9 @@ export const t = {
   apiDocs: 'API documents',
   metrics: 'Metrics',
   silent: (since: string) => `The box does not answer since ${since}. The figures below are from then.`,
+  away: 'The box does not answer',
+  awayHint: 'This page comes as soon as the box answers again.',
+  reload: 'Load the chart again',
   noSuchPage: 'There is no such page',
   noSuchPageHint: 'The pages that there are stand in the menu.',
 

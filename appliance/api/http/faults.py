@@ -21,7 +21,7 @@ FIELD_MAX = 100
 
 
 def register(app: FastAPI, routers: Sequence[APIRouter]) -> None:
-    """Hand every kind of exception to its answer."""
+    """Hand every kind of exception to its answer. `app.state.page` answers browsers that ask for what is not there."""
     app.state.routers = routers
     app.add_exception_handler(ApplianceError, _appliance_error)
     app.add_exception_handler(RequestValidationError, _invalid)
@@ -62,11 +62,21 @@ async def _http(request: Request, exc: Exception) -> Response:
     if isinstance(exc.__cause__, ApplianceError):
         return await _appliance_error(request, exc.__cause__)
     if exc.status_code == 404:
+        if _is_browser(request):
+            shown: Response = await request.app.state.page(request)
+            shown.status_code = 404
+            return shown
         return _plain(request, "no-such-path", "there is nothing at this path; /docs lists what there is")
     if exc.status_code == 405:
         allowed = ", ".join(sorted(_methods(request) or {"GET", "HEAD"}))
         return _plain(request, "method-not-allowed", f"use {allowed}", headers={"Allow": allowed})
     return _plain(request, "bad-request", str(exc.detail))
+
+
+def _is_browser(request: Request) -> bool:
+    """Whether a person has typed an address that is none of the API's."""
+    wants_page = request.method in ("GET", "HEAD") and "text/html" in request.headers.get("accept", "")
+    return wants_page and not request.url.path.startswith(("/v1/", "/v2/"))
 
 
 def _methods(request: Request) -> set[str]:
