@@ -136,7 +136,7 @@ class BoxProtocol(DirectBodyProtocol):
         except (httptools.HttpParserError, Refused) as error:
             refused = error if isinstance(error, Refused) else self._refused
             if refused is None:
-                refused = Refused("bad-request", "this is no HTTP/1.1 request")
+                refused = Refused("bad-request", "what came is no request of HTTP")
             self._refuse(refused.slug, refused.detail)
 
     # -- the same head again -------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ ELSEWHERE = {
     *("appliance-error", "not-found", "not-allowed"),  # only what follows from them is raised
     *("bad-region", "shared-memory-off", "not-on-box"),  # of /v2
     *("credit-exceeded", "frame-dropped", "frame-mismatch", "upgrade-required"),  # of streams
-    *("head-too-large", "bad-encoding"),
+    *("head-too-large", "bad-encoding", "expectation-failed", "not-implemented"),
 }
 """Problems of what no page asks for."""
 

@@ -13,6 +13,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from appliance.api.http.connections import Connections, Counted, group_of
 from appliance.api.http.exchange import SIZE, number
+from appliance.api.http.head_faults import head_fault
 from appliance.api.http.pace import Pace, Phase, Watch
 from appliance.api.http.problems import CONTENT_TYPE, plain_problem, problem_response
 from appliance.api.http.proxies import Proxies
@@ -387,7 +388,9 @@ class BoundedProtocol(HttpToolsProtocol):
             self._stop("head-too-large", f"the head of a request may have {HEADERS_MAX} headers")
 
     def on_headers_complete(self) -> None:
-        """As uvicorn's, of the request as its proxy has got it."""
+        """As uvicorn's, of a request whose head HTTP allows, as its proxy has got it."""
+        if fault := head_fault(self.parser.get_http_version(), self.headers):
+            self._stop(*fault)
         self._proxies.read(self.scope)  # type: ignore[arg-type]
         super().on_headers_complete()
 

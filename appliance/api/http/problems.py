@@ -205,9 +205,11 @@ OTHERS: Mapping[str, Row] = {
     "bad-request": Row(400, "The request cannot be read"),
     "invalid-request": Row(422, "A field is missing or wrong"),
     "request-timeout": Row(408, "The request came too slowly"),
+    "expectation-failed": Row(417, "What the request expects cannot be met"),
     "upgrade-required": Row(426, "Only as a WebSocket"),
     "head-too-large": Row(431, "The head of the request is too large"),
     "internal-error": Row(500, "Internal error"),
+    "not-implemented": Row(501, "The transfer coding is not read"),
 }
 """Problems of HTTP itself, which the domain does not know."""
 
