@@ -218,7 +218,8 @@ class ImportSettings(Section):
     """
     jobs_parallel_max: int = Field(1, ge=1, le=8)
     """Import jobs at once; the rest queue. While models are measured and made into further variants, as many small
-    models begin in addition.
+    models begin in addition. Where the first look at a file takes more than 3 s, small imports of other tenants go on
+    beside it, two more at most.
     """
     child_memory_bytes: int = Field(6 * GIB, ge=256 * MIB)
     """Address-space limit of a child that inspects or converts a hostile model."""

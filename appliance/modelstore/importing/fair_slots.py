@@ -2,7 +2,8 @@
 
 A model is servable after the first part of its import. So a job that has come so far gives way to jobs that have not:
 ten models uploaded at once all serve soon, then all are measured, and their other variants follow, part by part in
-rounds. A part that continues may take minutes: a small model begins beside it. Event-loop thread only.
+rounds. A part that continues may take minutes: a small model begins beside it. So may a first part, which a hostile
+file makes as long as it is allowed: it then keeps its place from its own tenant alone. Event-loop thread only.
 """
 
 import asyncio
@@ -12,6 +13,10 @@ from dataclasses import dataclass
 
 SMALL_BYTES = 128 * 2**20
 """An upload up to this takes a gigabyte or so until its model serves."""
+LONG_AFTER_S = 3.0
+"""A first part that takes longer than this is long."""
+LONG_MAX = 2
+"""Long first parts beside which small imports of other tenants go on. Each may hold all the memory of a child."""
 
 
 @dataclass(slots=True, eq=False)
@@ -24,6 +29,8 @@ class Turn:
     """Whether its first part takes little memory, so that it may be done beside parts that continue."""
     is_beginning: bool = True
     """Whether its first part is not done yet."""
+    is_long: bool = False
+    """Whether it works on its first part and has done so for long."""
     granted: asyncio.Future[None] | None = None
     """What it waits for; None: for nothing."""
 
@@ -31,17 +38,21 @@ class Turn:
         """Its first part is done, or a later one: let all others have their turn who wait for one; returns when it is
         this job's again.
         """
-        self.is_beginning = False
+        self.is_beginning = self.is_long = False
         if self.slots.must_yield:
             self.slots.leave(self)
             await self.slots.take(self)
 
 
 class FairSlots:
-    """At most `count` jobs work at once, and beside those that continue as many small ones that begin."""
+    """At most `count` jobs work at once, and beside those that continue as many small ones that begin. Small jobs work
+    beside other tenants' long ones, too.
+    """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, long_after_s: float = LONG_AFTER_S) -> None:
+        """`long_after_s`: how long a first part takes until it is long."""
         self._count = count
+        self._long_after_s = long_after_s
         self._working: list[Turn] = []
         self._waiting: list[Turn] = []
         """In the order in which they came to wait."""
@@ -94,7 +105,7 @@ class FairSlots:
         if turn not in line:
             return None
         goes_beside = turn.is_beginning and turn.is_small
-        in_its_place = [one for one in self._working if one.is_beginning or not goes_beside]
+        in_its_place = [one for one in self._in_the_way_of(turn) if one.is_beginning or not goes_beside]
         return [*in_its_place, *line[: line.index(turn)]]
 
     def _grant(self) -> None:
@@ -104,15 +115,32 @@ class FairSlots:
             if turn.is_beginning:
                 self._served += 1
                 self._served_at[turn.tenant] = self._served
+                asyncio.get_running_loop().call_later(self._long_after_s, self._lasts, turn)
             assert turn.granted is not None, "it waits"
             turn.granted.set_result(None)
 
+    def _lasts(self, turn: Turn) -> None:
+        """Let others work beside a job, where it still works on its first part."""
+        if turn in self._working and turn.is_beginning:
+            turn.is_long = True
+            self._grant()
+
     def _may_work(self, turn: Turn) -> bool:
         """Whether there is a slot for a job; none that continues takes one before one that begins and waits for it."""
-        if len(self._working) < self._count:
+        in_its_way = self._in_the_way_of(turn)
+        if len(in_its_way) < self._count:
             return True
-        beginning = sum(one.is_beginning for one in self._working)
+        beginning = sum(one.is_beginning for one in in_its_way)
         return turn.is_beginning and turn.is_small and beginning < self._count
+
+    def _in_the_way_of(self, turn: Turn) -> list[Turn]:
+        """Return the working jobs that take a slot from a job: all, for a large one; for a small one all but the first
+        long ones of other tenants.
+        """
+        if not turn.is_small:
+            return self._working
+        beside = [one for one in self._working if one.is_long and one.tenant != turn.tenant][:LONG_MAX]
+        return [one for one in self._working if one not in beside]
 
     def _line(self) -> Iterator[Turn]:
         """Yield the waiting jobs' turns in the order in which they will be granted."""

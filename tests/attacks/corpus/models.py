@@ -125,14 +125,16 @@ def _recursive_function() -> bytes:
     return model.SerializeToString()
 
 
-def _loop(trips: Any, *, condition: bool = True) -> bytes:
-    """A Loop of so many rounds that does nothing."""
+def endless_loop(trips: Any = None) -> bytes:
+    """A Loop of so many rounds, without end where none are given, each of which doubles a value."""
     step = helper.make_tensor_value_info("i", INT64, [])
     go, again = (helper.make_tensor_value_info(name, TensorProto.BOOL, []) for name in ("go", "again"))
-    body = helper.make_graph([node("Identity", "go", "again")], "body", [step, go], [again])
-    weights = [constant("c", condition, bool)] + ([] if trips is None else [constant("n", trips)])
-    loop = helper.make_node("Loop", ["" if trips is None else "n", "c"], [], body=body)
-    return packed(unary(loop, node("Identity"), weights=weights))
+    before, after = (helper.make_tensor_value_info(name, FLOAT, [1, 4]) for name in ("v", "w"))
+    nodes = [node("Identity", "go", "again"), node("Add", "v v", "w")]
+    body = helper.make_graph(nodes, "body", [step, go, before], [again, after])
+    weights = [constant("c", True, bool)] + ([] if trips is None else [constant("n", trips)])
+    loop = helper.make_node("Loop", ["" if trips is None else "n", "c", "x"], ["y"], body=body)
+    return packed(unary(loop, weights=weights))
 
 
 def _with_props(**props: str) -> bytes:
@@ -241,8 +243,8 @@ FILES: Mapping[str, tuple[Callable[[], bytes], Expected]] = {
         ),
         Refused(),
     ),
-    "endless-loop": (lambda: _loop(None), Refused()),
-    "long-loop": (lambda: _loop(2**62), Refused()),
+    "endless-loop": (endless_loop, Refused("inspecting the file took")),
+    "long-loop": (lambda: endless_loop(2**62), Refused("inspecting the file took")),
     "division-trap": (lambda: _integers("Div", -(2**31), -1), Refused()),
     "division-by-zero": (lambda: _integers("Div", 1, 0), Refused()),
     "modulo-trap": (lambda: _integers("Mod", -(2**31), -1), Refused()),

@@ -114,3 +114,54 @@ async def test_small_import_job_waits_for_first_part_of_another() -> None:
     assert slots.before(second) == [first]
     slots.leave(first)
     await taken
+
+
+async def _long(slots: FairSlots, tenant: str) -> Turn:
+    """A job whose first part has lasted for long."""
+    turn = await asyncio.wait_for(_begun(slots, tenant, is_small=True), 60)
+    await until(lambda: turn.is_long)
+    return turn
+
+
+@pytest.mark.anyio
+async def test_small_import_jobs_of_other_tenants_work_beside_a_long_first_part() -> None:
+    """Begin to end; the tenant's own job waits, and so does a large one."""
+    slots = FairSlots(1, long_after_s=0.05)
+    long = await _long(slots, "a")
+    (own, own_goes), (large, large_goes) = _waits(slots, "a", is_small=True), _waits(slots, "b", is_small=False)
+    small = await asyncio.wait_for(_begun(slots, "b", is_small=True, is_beginning=False), 60)
+    await asyncio.wait_for(small.give_way(), 60)
+    assert slots.before(small) is None
+    assert long in (slots.before(own) or [])
+    assert long in (slots.before(large) or [])
+    slots.leave(small)
+    slots.leave(long)
+    await own_goes
+    slots.leave(own)
+    await large_goes
+
+
+@pytest.mark.anyio
+async def test_long_first_parts_that_others_work_beside_are_bounded() -> None:
+    """However many tenants there are: their memory is."""
+    slots = FairSlots(1, long_after_s=0.05)
+    working = [await _long(slots, tenant) for tenant in "abc"]
+    last, has_slot = _waits(slots, "d", is_small=True)
+    await until(lambda: slots.before(last) is not None)
+    assert slots.before(last) == [working[-1]]
+    assert not has_slot.done()
+    slots.leave(working[0])
+    await has_slot
+
+
+@pytest.mark.anyio
+async def test_import_job_is_not_long_once_its_first_part_is_done() -> None:
+    """Others' jobs that continue wait for it then, as for any."""
+    slots = FairSlots(1, long_after_s=0.05)
+    long = await _long(slots, "a")
+    await long.give_way()
+    other = await asyncio.wait_for(_begun(slots, "b", is_small=True), 60)
+    going_on = asyncio.ensure_future(other.give_way())
+    await until(lambda: slots.before(other) == [long])
+    slots.leave(long)
+    await going_on

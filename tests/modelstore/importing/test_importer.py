@@ -15,6 +15,7 @@ from onnx import TensorProto
 from structlog.testing import LogCapture
 
 from appliance.confinement.available import Confinement
+from appliance.confinement.limits import ChildLimits
 from appliance.domain.catalogue import Precision, Quota, TaskKind, TaskSpec, Tenant, Variant
 from appliance.domain.errors import (
     AlreadyExists,
@@ -32,6 +33,7 @@ from appliance.domain.states import JobState, VariantState
 from appliance.modelstore.importing import importer
 from appliance.modelstore.importing.importer import ImportOptions
 from tests import toys
+from tests.attacks.corpus.models import endless_loop
 from tests.fakes.waiting import until
 from tests.modelstore import networks
 from tests.modelstore.boxes import CPU, MIB, Parts, parts, stream
@@ -347,6 +349,23 @@ async def test_new_model_serves_while_models_of_other_tenants_are_measured(box: 
     box.measure.gate.set()
     await done(box, newcomer)
     assert box.importer.waits_of(newcomer.id) == ""
+
+
+@pytest.mark.usefixtures("processes")
+async def test_import_is_done_while_the_inspection_of_another_tenants_model_does_not_end(tmp_path: Path) -> None:
+    """One network of a tenant that runs for ever keeps the imports of others waiting for some seconds only."""
+    endless = tmp_path / "endless.onnx"
+    endless.write_bytes(endless_loop())
+    options = ImportOptions(inspect_wall_s=3600.0, limits=ChildLimits(cpu_s=3600))
+    async with parts(tmp_path / "state", options=options) as box:
+        await box.store.tenants.create(Tenant("harbour"))
+        task = TaskSpec(TaskKind.TENSOR)
+        inspected = await box.importer.submit(asked(endless, "endless", task=task))
+        await box.until(inspected.id, lambda now: now.stage == "inspect")
+        newcomer = await box.importer.submit(asked(net(tmp_path), tenant="harbour"))
+        await done(box, newcomer)
+        inspected = await box.store.jobs.get(inspected.id)
+        assert (inspected.state, inspected.stage) == (JobState.RUNNING, "inspect"), inspected.error
 
 
 @pytest.mark.nightly("another whole import")
