@@ -7,7 +7,7 @@ A guess is only a start: `parse_spec(kind, metadata, base=infer_spec(...))` lets
 from collections.abc import Mapping, Sequence
 
 from appliance.domain.catalogue import ImageSpec, StateSpec, TaskKind, TaskSpec, TensorSpec
-from appliance.tasks.metadata import labels_from_text, parse_spec
+from appliance.tasks.metadata import LABELS_MAX, labels_of_props, parse_spec
 
 __all__ = ["infer_spec", "parse_spec"]
 
@@ -152,14 +152,13 @@ def _labels(kind: TaskKind, outputs: Sequence[TensorSpec], props: Mapping[str, s
     if kind is TaskKind.TEXT_RECOGNITION and "character" in props:
         classes = next((tensor.shape[-1] for tensor in outputs if len(tensor.shape) == 3), -1)
         return _dictionary(props["character"], classes)
-    for key in ("names", "labels", "classes", "class_names"):
-        if key in props and (labels := labels_from_text(props[key])):
-            return labels
-    return ()
+    return labels_of_props(props)
 
 
 def _dictionary(text: str, classes: int) -> tuple[str, ...]:
     """PP-OCR's: one character per line, without the blank (class 0) and, mostly, without the space (the last class)."""
+    if text.count("\n") > LABELS_MAX:
+        return ()
     lines = text.split("\n")
     if classes - len(lines) not in (0, 1, 2) and len(text.splitlines()) != len(lines):
         lines = text.splitlines()

@@ -170,7 +170,7 @@ def read_texts(media: Media) -> tuple[list[str], bool]:
     if media.content_type.startswith("text/") or not decoded.lstrip().startswith("{"):
         return [decoded], False
     try:
-        message = strict_json.read(decoded, strict_json.VALUES_MAX)
+        message = strict_json.read(decoded)
     except json.JSONDecodeError as error:
         raise BadMedia(reason=f"the JSON is not valid: {error}") from None
     if isinstance(message.get("text"), str):

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 import orjson
 
+from appliance.tasks import strict_json
+
 LARGE_BYTES = 64 * 1024
 """A text above this is worth reading in steps."""
 _LONG_BYTES = 4096
@@ -128,7 +130,13 @@ def read_json(text: Text) -> Any:
 
 
 def scan_json(text: Text) -> "ScannedJson":
-    """Look through a text, and cut out long arrays of numbers; nothing of it is made. Raises: BadJson."""
+    """Look through a text, and cut out long arrays of numbers; nothing of it is made. Raises: BadJson, also where it
+    has more names or objects than a caller's text may have.
+    """
+    try:
+        strict_json.check(text, has_tensors=True)
+    except strict_json.TooMuch as error:
+        raise BadJson(str(error)) from None
     return ScannedJson(text)
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
+import orjson
+
 from appliance.domain.catalogue import ImageSpec, StateSpec, TaskKind, TaskSpec
 from appliance.domain.errors import BadMetadata
 from appliance.tasks.datatypes import DTYPES
@@ -14,7 +16,9 @@ from appliance.tasks.detection_decoders import DECODERS
 BESIDE = ("application", "name", "precisions", "shared", "task")
 """Keys of the metadata that are no part of the task: whoever reads these takes them out before."""
 _SIDE_MAX = 8192
-_LABELS_MAX = 100_000
+LABELS_MAX = 100_000
+_LABEL_PROPS = ("names", "labels", "classes", "class_names")
+"""Properties of an ONNX file that exporters write labels into."""
 _RANK_MAX = 16
 _LENGTH_MAX = 2**24
 _DETECTORS = tuple(DECODERS)
@@ -60,6 +64,8 @@ def parse_labels(value: Any) -> tuple[str, ...]:
         value = _labels_by_index(value)
     if not isinstance(value, list | tuple) or not all(_is_label(label) for label in value):
         raise BadMetadata(reason="'labels' must be a list of names or a mapping of index to name")
+    if len(value) > LABELS_MAX:
+        raise BadMetadata(reason=f"'labels' may have at most {LABELS_MAX} names")
     return tuple(str(label) for label in value)
 
 
@@ -72,25 +78,43 @@ def _labels_by_index(value: Mapping[Any, Any]) -> list[Any]:
         by_index = {int(index): label for index, label in value.items()}
     except (TypeError, ValueError):
         raise BadMetadata(reason='the keys of \'labels\' must be indices: {"0": "cat"}') from None
-    if by_index and not 0 <= min(by_index) <= max(by_index) < _LABELS_MAX:
-        raise BadMetadata(reason=f"the indices of 'labels' must be within 0 and {_LABELS_MAX - 1}")
+    if by_index and not 0 <= min(by_index) <= max(by_index) < LABELS_MAX:
+        raise BadMetadata(reason=f"the indices of 'labels' must be within 0 and {LABELS_MAX - 1}")
     return [by_index.get(index, str(index)) for index in range(max(by_index, default=-1) + 1)]
 
 
 def labels_from_text(text: str) -> tuple[str, ...]:
     """Labels as exporters write them into a graph: a Python or JSON list or mapping, or one per line; () for
-    anything else.
+    anything else. Python's notation takes minutes and gigabytes where a hostile file has it.
     """
     try:
-        value = ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        value = None
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        value = _literal(text)
     if isinstance(value, Mapping | list):
         try:
             return parse_labels(value)
         except BadMetadata:
             return ()
-    return tuple(text.strip("\n").split("\n")) if "\n" in text else ()
+    return tuple(text.strip("\n").split("\n")) if 0 < text.count("\n") <= LABELS_MAX else ()
+
+
+def _literal(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
+
+
+def plain_props(props: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties of an ONNX file, their labels as JSON. For the process that looks at the file."""
+    labels = {key: labels_from_text(props[key]) for key in _LABEL_PROPS if key in props}
+    return {**props, **{key: orjson.dumps(found).decode() for key, found in labels.items() if found}}
+
+
+def labels_of_props(props: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the labels that the properties of an ONNX file state; () where they state none."""
+    return next((found for key in _LABEL_PROPS if (found := labels_from_text(props.get(key, "")))), ())
 
 
 def _parse_labels(value: Any, spec: TaskSpec) -> tuple[str, ...]:

@@ -23,6 +23,8 @@ INFER, PREDICT = "/v2/models/adding/infer", "/v1/applications/adding/predict"
 ROWS = 100_000
 MB = 2**20
 VALUES_MAX = 100_000
+NAMES_MAX = 25_000
+LABELS_MAX = 100_000
 SMALL = {"inputs": {"A": [[1, 2, 3, 4]], "B": [[1, 1, 1, 1]]}}
 
 
@@ -143,6 +145,75 @@ async def test_orders_with_too_many_values_are_refused(stand: Stand) -> None:
     answer = await client.post("/v1/tenants", json={"name": "," * 2 * VALUES_MAX})
     assert answer.status_code == 422
     assert "values" not in answer.text
+
+
+def many(count: int) -> dict[str, int]:
+    return {f"p{number}": number for number in range(count)}
+
+
+NAMES = many(NAMES_MAX + 1)
+OBJECTS: list[dict[str, Any]] = [{}] * (NAMES_MAX + 1)
+TENSORS = {"inputs": [described(data=[1, 2, 3, 4]), described(name="B", data=[1, 1, 1, 1])]}
+
+
+@pytest.mark.parametrize(
+    ("who", "call", "order", "what"),
+    [
+        ("harbour", f"POST {INFER}", TENSORS | {"parameters": NAMES}, "names"),
+        ("harbour", f"POST {INFER}", TENSORS | {"parameters": {"many": OBJECTS}}, "objects"),
+        ("harbour", f"POST {INFER}", TENSORS | {"outputs": [{"name": "SUM"}] * (NAMES_MAX + 1)}, "names"),
+        ("harbour", f"POST {INFER}", {"inputs": [described(data=[1])] * NAMES_MAX}, "names"),
+        ("harbour", f"POST {PREDICT}", {"inputs": NAMES}, "names"),
+        ("harbour", f"POST {PREDICT}", {"inputs": OBJECTS}, "objects"),
+        ("harbour", "POST /v1/pipelines", {"name": "p", "stages": OBJECTS}, "objects"),
+        ("harbour", "POST /v1/applications", {"name": "a", "model": "digits", "more": NAMES}, "names"),
+        ("harbour", "PATCH /v1/applications/digits", {"more": OBJECTS}, "objects"),
+        ("device", "POST /v1/sessions", {"application": "digits", "fps": 1, "promise": NAMES}, "names"),
+        ("admin", "POST /v1/simulations", {"edits": OBJECTS}, "objects"),
+        ("harbour", "POST /v2/repository/models/adding/load", {"parameters": NAMES}, "names"),
+        ("harbour", "POST /v2/repository/index", {"more": OBJECTS}, "objects"),
+    ],
+)
+async def test_json_with_too_many_names_or_objects_is_refused(
+    stand: Stand, who: str, call: str, order: dict[str, Any], what: str
+) -> None:
+    """Wherever it is sent, and whatever it says."""
+    content = json.dumps(order, separators=(",", ":"))
+    answer = await stand.client(who).request(
+        *call.split(), content=content, headers={"Content-Type": "application/json"}
+    )
+    assert answer.status_code in (400, 422)
+    assert f"has more than {NAMES_MAX} {what}" in answer.text
+
+
+async def test_infer_with_too_many_inputs_is_refused(stand: Stand) -> None:
+    inputs = [described(name=f"i{number}", data=[]) for number in range(1025)]
+    answer = await stand.client("harbour").post(INFER, json={"inputs": inputs})
+    assert answer.status_code == 400
+    assert answer.json()["error"] == "inputs: at most 1024 may be sent"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "labels", "words"),
+    [
+        (NAMES, b"", f"metadata cannot be read as JSON: has more than {NAMES_MAX} names"),
+        ({"params": NAMES}, b"", f"has more than {NAMES_MAX} names"),
+        ({"state": OBJECTS}, b"", f"has more than {NAMES_MAX} objects"),
+        ({}, b"".join(b"%x\n" % number for number in range(LABELS_MAX + 1)), f"at most {LABELS_MAX} names"),
+    ],
+    ids=["names", "names within", "objects", "labels"],
+)
+async def test_form_of_a_model_with_too_much_in_it_is_refused(
+    stand: Stand, metadata: dict[str, Any], labels: bytes, words: str
+) -> None:
+    """No import begins, and nothing is left of its files."""
+    form = {"name": "many", "task": "tensor", "metadata": json.dumps(metadata, separators=(",", ":"))}
+    files = {"file": b"x"} | ({"labels": labels} if labels else {})
+    answer = await stand.client("harbour").post("/v1/models", data=form, files=files)
+    assert answer.status_code == 422
+    assert answer.json()["type"] == "/problems/bad-metadata"
+    assert words in answer.json()["detail"]
+    assert list((stand.state_dir / "scratch").iterdir()) == []
 
 
 async def test_form_fields_count_as_bodies_in_memory(narrow: Stand) -> None:

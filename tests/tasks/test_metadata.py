@@ -7,7 +7,7 @@ import pytest
 
 from appliance.domain.catalogue import ImageSpec, StateSpec, TaskKind, TaskSpec
 from appliance.domain.errors import BadMetadata
-from appliance.tasks.metadata import labels_from_text, parse_spec
+from appliance.tasks.metadata import LABELS_MAX, labels_from_text, labels_of_props, parse_spec, plain_props
 
 DETECTION = TaskKind.OBJECT_DETECTION
 
@@ -140,8 +140,23 @@ def test_metadata_decoder_of_another_task_is_refused() -> None:
         ("{'a': 1}", ()),
         ("[" * 10_000, ()),
         ("3", ()),
+        ('["caf\\u00e9", 3]', ("café", "3")),
+        ('{"1": "dog"}', ("0", "dog")),
+        ('["a", true]', ()),
+        ("a\n" * LABELS_MAX, ("a",) * LABELS_MAX),
+        ("a\n" * (LABELS_MAX + 1), ()),
+        (str(["a"] * (LABELS_MAX + 1)).replace("'", '"'), ()),
     ],
+    ids=lambda value: repr(value)[:20],
 )
 def test_labels_written_by_exporters_are_read(text: str, wanted: tuple[str, ...]) -> None:
-    """Python or JSON literals, lines, or nothing."""
+    """Python or JSON literals, lines, or nothing, and no more than a model may have."""
     assert labels_from_text(text) == wanted
+
+
+def test_properties_of_a_file_are_handed_on_with_labels_as_json() -> None:
+    """Nobody has to read Python's notation after the process that looked at the file."""
+    props = {"names": "{0: 'person', 1: 'dog'}", "classes": "a,b,c", "labels": "cat\ndog", "stride": "[32]"}
+    plain = plain_props(props)
+    assert plain == props | {"names": '["person","dog"]', "labels": '["cat","dog"]'}
+    assert labels_of_props(plain) == labels_of_props(props) == ("person", "dog")

@@ -18,7 +18,6 @@ from appliance.tasks import strict_json
 
 LARGE_BYTES = 16 * 1024
 """A body beyond this is not read on the event loop."""
-NAMES_TOTAL_MAX = 20_000
 NAMES_MAX = 1000
 """Of one object: the model of what is expected looks at each, and says of each that it is not known."""
 Check = Callable[..., tuple[Any, list[dict[str, Any]]]]
@@ -35,7 +34,7 @@ class StrictRoute(APIRoute):
         async def handle_strictly(request: Request) -> Response:
             strict = StrictRequest(request.scope, request.receive)
             if field is not None and "json" in request.headers.get("content-type", ""):
-                await strict.check_large(field.validate)
+                await strict.read_ahead(field.validate)
             return await handle(strict)
 
         return handle_strictly
@@ -49,36 +48,44 @@ class StrictRequest(Request):
         if not hasattr(self, "_json"):
             body = await self.body()
             self._hold(body)
-            self._json = strict_json.read(body, strict_json.VALUES_MAX, NAMES_MAX)
+            self._json = strict_json.read_checked(body, NAMES_MAX)
         return self._json
 
     def _hold(self, body: bytes) -> None:
-        """Count what is made of it. Raises: TooLarge, Busy."""
+        """Count what is made of it. Raises: strict_json.TooMuch; TooLarge, Busy."""
+        values = strict_json.check(body)
         held: HeldBody | None = self.scope.get(HELD_BODY)
         if held is not None:
-            held.add(strict_json.VALUE_BYTES * strict_json.values_in(body, strict_json.VALUES_MAX))
+            held.add(strict_json.VALUE_BYTES * values)
 
-    async def check_large(self, check: Check) -> None:
-        """Refuse a large body with its first errors, off the event loop. Raises: RequestValidationError, QueueFull;
-        TooLarge, Busy where what is made of it does not fit.
+    async def read_ahead(self, check: Check) -> None:
+        """Read the body; a large one off the event loop, with a look at its first errors.
+
+        Raises: RequestValidationError, QueueFull; TooLarge, Busy where what is made of it does not fit.
         """
         body = await self.body()
-        if len(body) <= LARGE_BYTES:
-            return
-        if body.count(b'":') > NAMES_TOTAL_MAX:  # not even parsed
-            message = f"has more than {NAMES_TOTAL_MAX:,} names"
-            raise RequestValidationError([{"type": "too_many_names", "loc": ("body",), "msg": message}])
+        errors: list[dict[str, Any]] = []
+        try:
+            if len(body) > LARGE_BYTES:
+                errors = await self._read_apart(body, check)
+            elif body:
+                await self.json()
+        except strict_json.TooMuch as error:
+            errors = [{"type": "too_much", "loc": ("body",), "msg": str(error)}]
+        except json.JSONDecodeError as error:  # in the framework's words
+            errors = [{"type": "json_invalid", "loc": ("body", error.pos), "msg": "", "ctx": {"error": error.msg}}]
+        if errors:
+            raise RequestValidationError(errors)
+
+    async def _read_apart(self, body: bytes, check: Check) -> list[dict[str, Any]]:
+        """Read a large body where media is worked on; return its first errors."""
         self._hold(body)
 
         def read() -> tuple[Any, list[dict[str, Any]]]:
-            value = strict_json.read(body, strict_json.VALUES_MAX, NAMES_MAX)
+            value = strict_json.read_checked(body, NAMES_MAX)
             return value, check(value, loc=("body",))[1][:ERRORS_MAX]
 
         media: MediaRunner = self.state.box.media
         principal = self.scope.get(PRINCIPAL)
-        try:
-            self._json, errors = await media.run("", principal.tenant if principal else "", None, read)
-        except json.JSONDecodeError:
-            return  # the handler says where
-        if errors:
-            raise RequestValidationError(errors)
+        self._json, errors = await media.run("", principal.tenant if principal else "", None, read)
+        return errors

@@ -74,7 +74,7 @@ def _order(scope: Scope, read: Sequence[Message], sent: bytes) -> SessionOrder |
     if any(message["type"] != "http.request" for message in read):  # its caller has left
         return None
     try:
-        return SessionOrder.model_validate(strict_json.read(sent, strict_json.VALUES_MAX))
+        return SessionOrder.model_validate(strict_json.read(sent))
     except (json.JSONDecodeError, ValidationError):
         return None
 

@@ -130,7 +130,7 @@ async def create_model(request: Request, box: TheBox, principal: Member, respons
     limit go by `/v1/uploads`.
     """
     async with _received(request, box, principal) as (form, source):
-        order = import_request(principal.tenant, form, source)
+        order = await asyncio.to_thread(import_request, principal.tenant, form, source)
         job = await _submit(box, order, form.fields.get("upload"))
     return _accepted(response, box, job)
 

@@ -3,6 +3,7 @@
 import json
 import tarfile
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from appliance.domain.names import checked_name
 from appliance.modelstore.stages.archive import MODEL_PART
 from appliance.modelstore.store.disk import full_disk_is_typed, private_file
 from appliance.tasks import parse_spec, strict_json
+from appliance.tasks.metadata import LABELS_MAX
 
 FIELDS = frozenset({"name", "task", "metadata", "upload", "shared", "application"})
 PARTS = {"tokenizer": "tokenizer.json", "calibration": "calibration.part", "evaluation": "evaluation.part"}
@@ -79,9 +81,9 @@ def pack(model: Path, form: Form, target: Path) -> None:
 def _metadata(form: Form) -> dict[str, Any]:
     text = form.fields.get("metadata", "").strip()
     try:
-        metadata = strict_json.read(text, strict_json.VALUES_MAX) if text else {}
+        metadata = strict_json.read(text) if text else {}
     except json.JSONDecodeError as error:
-        raise BadMetadata(reason=f"metadata is no JSON: {error}") from None
+        raise BadMetadata(reason=f"metadata cannot be read as JSON: {error}") from None
     if not isinstance(metadata, dict):
         raise BadMetadata(reason="metadata must be a JSON object")
     return {SYNONYMS.get(str(key), str(key)): value for key, value in metadata.items()}
@@ -125,7 +127,8 @@ def _labels(file: FormFile | None) -> list[str]:
     if file.size_bytes > LABELS_BYTES_MAX:
         raise BadMetadata(reason=f"the labels are larger than {LABELS_BYTES_MAX} bytes")
     try:
-        text = file.path.read_text(encoding="utf-8-sig")
+        with file.path.open(encoding="utf-8-sig") as lines:
+            labels = list(islice(filter(None, map(str.strip, lines)), LABELS_MAX + 1))
     except UnicodeDecodeError:
         raise BadMetadata(reason="the labels are not UTF-8 text, one a line") from None
-    return [line.strip() for line in text.splitlines() if line.strip()]
+    return labels

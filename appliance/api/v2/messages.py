@@ -90,7 +90,7 @@ def parameters_of(body: Body) -> Mapping[str, Any]:
     if not body:
         return {}
     try:
-        parsed = strict_json.read(body, strict_json.VALUES_MAX)
+        parsed = strict_json.read(body)
     except json.JSONDecodeError as error:
         raise BadTensor(reason=f"the JSON of the request cannot be read: {error}") from None
     return parsed if isinstance(parsed, dict) else {}

@@ -35,6 +35,7 @@ Body = bytes | bytearray | memoryview
 """A request's body, as the server gathered it."""
 _DIMENSIONS_MAX = 32
 _NAME_MAX = 1024
+_INPUTS_MAX = 1024
 _OUTPUTS_MAX = 1024
 _CLASSES_MAX = 10_000
 """Of one item of an output: each becomes a text."""
@@ -354,6 +355,8 @@ def _whole_header(body: Body) -> Header:
 def _described_inputs(listed: Any) -> list[tuple[DescribedInput, Place | None]]:
     if not isinstance(listed, list) or not listed:
         raise BadTensor(reason="inputs: must be a list of at least one tensor")
+    if len(listed) > _INPUTS_MAX:
+        raise BadTensor(reason=f"inputs: at most {_INPUTS_MAX} may be sent")
     inputs = [_described(described, f"inputs[{index}]") for index, described in enumerate(listed)]
     names: set[str] = set()
     for each, _ in inputs:

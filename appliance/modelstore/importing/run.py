@@ -91,7 +91,7 @@ class ImportRun:
     async def _whole_model(self, unpacked: Unpacked) -> None:
         wanted = settled_precisions(self._request, unpacked)
         inspection = await self._inspect(unpacked, stated_task(self._request, unpacked))
-        task = settled_task(self._request, unpacked, inspection)
+        task = await asyncio.to_thread(settled_task, self._request, unpacked, inspection)
         await self._keep_task(task, unpacked)
         maker = self._maker(unpacked, inspection, task, inspection)
         own = inspection.precision

@@ -24,6 +24,7 @@ from typing import IO, Any, cast
 from appliance.domain.errors import BadArchive, BadMetadata
 from appliance.modelstore.orders import Unpacked, UnpackOrder
 from appliance.tasks import strict_json
+from appliance.tasks.metadata import LABELS_MAX
 
 Report = Callable[[float, str], None]
 CHUNK_BYTES = 1 << 20
@@ -32,7 +33,6 @@ READ_THROUGH_BYTES = 64 << 20
 RATIO_FROM_BYTES = 64 << 20
 """Below this an archive of zeros does no harm; small models often compress well."""
 TEXT_BYTES_MAX = 8 << 20
-LABELS_MAX = 100_000
 DEPTH_MAX = 8
 ASSETS = ("tokenizer.json",)
 MODEL_PART = "model.part"
@@ -275,12 +275,12 @@ def _text(path: Path) -> str:
         raise BadMetadata(reason=f"{path.name} is not UTF-8 text") from error
 
 
-def _json_object(path: Path) -> dict[str, Any]:
+def _json_object(path: Path, read: Callable[[str], Any] = strict_json.read) -> dict[str, Any]:
     text = _text(path)
     if not text.strip():
         return {}
     try:
-        value = strict_json.read(text)
+        value = read(text)
     except json.JSONDecodeError as error:
         raise BadMetadata(reason=f"{path.name} is not JSON: {error}") from error
     if not isinstance(value, dict):
@@ -292,7 +292,7 @@ def _truth_samples(folder: Path) -> int:
     """How many samples truth.json lists; each file must be there."""
     if not (folder / "truth.json").is_file():
         return 0
-    samples = _json_object(folder / "truth.json").get("samples")
+    samples = _json_object(folder / "truth.json", strict_json.read_checked).get("samples")  # stays in this process
     if not isinstance(samples, list) or not samples:
         raise BadMetadata(reason='evaluation/truth.json must be {"samples": [{"file": "a.jpg", ...}]}')
     for number, sample in enumerate(samples):

@@ -20,6 +20,7 @@ from appliance.modelstore.stages.forms import Form, batch_freed, folded, is_batc
 from appliance.modelstore.stages.reading import check_declared, read
 from appliance.modelstore.stages.running import DoesNotRun, Runner, TooSlow
 from appliance.modelstore.stages.trial_inputs import sampled, trial_inputs
+from appliance.tasks.metadata import plain_props
 
 Report = Callable[[float, str], None]
 BATCH_NOTE = "a batch of 1 was declared; several inputs at once give the same answers, so batches are free now"
@@ -138,7 +139,7 @@ def _described(form: Form, order: InspectOrder) -> Inspection:
         weights="",
         weights_bytes=facts.stored_bytes(graph),
         parameters=sum(math.prod(t.dims) for t in facts.tensors(graph) if t.data_type in facts.WEIGHT_FORMATS),
-        metadata_props={entry.key: entry.value for entry in form.model.metadata_props},
+        metadata_props=plain_props({entry.key: entry.value for entry in form.model.metadata_props}),
         batch_max=order.batch_max if is_batchable(form, order.task) else 1,
         trial=form.extent,
         run_ms=_run_ms(form),

@@ -311,7 +311,7 @@ def _read_manifest(archive: tarfile.TarFile, member: tarfile.TarInfo | None) -> 
     stream = archive.extractfile(member) if member is not None and member.name == MANIFEST else None
     if stream is None or member is None or member.size > MANIFEST_BYTES_MAX:
         raise BadArchive(reason="this is no backup of a box: it does not begin with its manifest")
-    manifest: dict[str, Any] = strict_json.read(stream.read())
+    manifest: dict[str, Any] = strict_json.read_checked(stream.read())
     if manifest["format"] != FORMAT:
         raise BadArchive(reason=f"the backup has format {manifest['format']}; this version reads {FORMAT}")
     return manifest

@@ -125,7 +125,7 @@ def _recursive_function() -> bytes:
     return model.SerializeToString()
 
 
-def endless_loop(trips: Any = None) -> bytes:
+def _loop(trips: Any = None) -> bytes:
     """A Loop of so many rounds, without end where none are given, each of which doubles a value."""
     step = helper.make_tensor_value_info("i", INT64, [])
     go, again = (helper.make_tensor_value_info(name, TensorProto.BOOL, []) for name in ("go", "again"))
@@ -243,8 +243,8 @@ FILES: Mapping[str, tuple[Callable[[], bytes], Expected]] = {
         ),
         Refused(),
     ),
-    "endless-loop": (endless_loop, Refused("inspecting the file took")),
-    "long-loop": (lambda: endless_loop(2**62), Refused("inspecting the file took")),
+    "endless-loop": (_loop, Refused("inspecting the file took")),
+    "long-loop": (lambda: _loop(2**62), Refused("inspecting the file took")),
     "division-trap": (lambda: _integers("Div", -(2**31), -1), Refused()),
     "division-by-zero": (lambda: _integers("Div", 1, 0), Refused()),
     "modulo-trap": (lambda: _integers("Mod", -(2**31), -1), Refused()),

@@ -33,7 +33,6 @@ from appliance.domain.states import JobState, VariantState
 from appliance.modelstore.importing import importer
 from appliance.modelstore.importing.importer import ImportOptions
 from tests import toys
-from tests.attacks.corpus.models import endless_loop
 from tests.fakes.waiting import until
 from tests.modelstore import networks
 from tests.modelstore.boxes import CPU, MIB, Parts, parts, stream
@@ -354,8 +353,7 @@ async def test_new_model_serves_while_models_of_other_tenants_are_measured(box: 
 @pytest.mark.usefixtures("processes")
 async def test_import_is_done_while_the_inspection_of_another_tenants_model_does_not_end(tmp_path: Path) -> None:
     """One network of a tenant that runs for ever keeps the imports of others waiting for some seconds only."""
-    endless = tmp_path / "endless.onnx"
-    endless.write_bytes(endless_loop())
+    endless = Path(networks.write(networks.endless(), tmp_path))
     options = ImportOptions(inspect_wall_s=3600.0, limits=ChildLimits(cpu_s=3600))
     async with parts(tmp_path / "state", options=options) as box:
         await box.store.tenants.create(Tenant("harbour"))

@@ -44,6 +44,13 @@ def test_inspection_describes_convolution_net_and_keeps_answers(tmp_path: Path) 
     np.testing.assert_allclose(networks.run(found.model, x=x)[0], networks.run(upload, x=x)[0], rtol=1e-3, atol=1e-4)
 
 
+def test_inspection_tells_the_labels_of_a_file_as_json(tmp_path: Path) -> None:
+    """The service reads no notation of Python's."""
+    made = networks.relu()
+    made.metadata_props.add(key="names", value="{0: 'person', 1: 'dog'}")
+    assert inspected(made, tmp_path).metadata_props == {"names": '["person","dog"]'}
+
+
 def test_inspection_frees_batch_of_one_where_answers_stay_equal(tmp_path: Path) -> None:
     """Most exporters declare a batch of 1; several inputs at once are tried, and kept when the answers are the same."""
     fixed = networks.classifier()
