@@ -194,8 +194,9 @@ def latency_at_once(
 
     Threads of the runtime may compute for several runs, so that one run's processor time is not known: where they
     compute on cores, all times are scaled by the processor time that this process had, as a share of what so many
-    threads have on so many cores of a quiet machine. Runs that outnumber the cores wait for one another. Short runs do
-    so seldom and for long: their mean stands for their median, and is no less than the cores need for all of them.
+    threads have on so many cores of a quiet machine. Runs wait for other processes, and where they outnumber the cores
+    for one another. Short runs do so seldom and for long: their mean stands for their median, and is no less than the
+    cores need for all of them.
     """
     start = threading.Barrier(count, timeout=10)
 
@@ -222,7 +223,7 @@ def latency_at_once(
     cores = cores or len(os.sched_getaffinity(0))
     share = 1.0 if on_device else min(1.0, watch.cpu_ms() / (watch.elapsed_ms() * min(count, cores)))
     p50, p99 = (share * float(ms) for ms in np.percentile(times_ms, [50, 99]))
-    if not on_device and count > cores:
+    if not on_device:
         p50 = max(p50, share * float(np.mean(times_ms)), alone["p50_ms"] * count / cores)
     p50_ms = max(round(p50, 4), alone["p50_ms"])
     p99_ms = max(round(p99, 4), alone["p99_ms"], p50_ms)

@@ -120,6 +120,15 @@ def test_short_runs_that_outnumber_the_cores_count_by_their_mean() -> None:
     assert row == {"batch": 4, "p50_ms": 2.0, "p99_ms": 5.0, "concurrency": 2}
 
 
+def test_short_runs_that_other_processes_keep_waiting_count_by_what_they_compute() -> None:
+    """Two threads on two cores, of which other processes have half: of four runs of 2 ms one waits for as long as all
+    compute. The median, halved, would say that they do not disturb one another.
+    """
+    network: Any = Together([2.0, 2.0, 2.0, 10.0], [4.0, 4.0, 4.0, 4.0])
+    row = latency_at_once(network, None, {"batch": 4, "p50_ms": 1.0, "p99_ms": 2.0}, ROW, 2, False, network.watch, 2)
+    assert row == {"batch": 4, "p50_ms": 2.0, "p99_ms": 5.0, "concurrency": 2}
+
+
 def test_runs_that_outnumber_the_cores_take_no_less_than_the_cores_need_for_all() -> None:
     """Two runs of 3 ms on one core, though each was timed at 4 ms: the core was given before the stopwatch began."""
     network: Any = Together([4.0], [4.0])
