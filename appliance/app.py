@@ -228,6 +228,7 @@ class Appliance:
             server_bytes={kind: guard.server_bytes for kind in machine.guard_bytes if (guard := KINDS[kind].guard)},
             kinds=tuple(one.kind for one in machine.descriptions),
             fingerprints={one.kind: one.fingerprint for one in machine.descriptions},
+            at_once={one.kind: one.at_once for one in machine.descriptions},
             builds=served,
             telemetry=telemetry,
             events=telemetry,

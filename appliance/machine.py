@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from appliance.clock import NS_PER_S, Clock
-from appliance.domain.hardware import EMULATED, ProcessorDescription, ProcessorStatus
+from appliance.domain.hardware import CPU_KINDS, EMULATED, ProcessorDescription, ProcessorStatus
+from appliance.domain.runs_at_once import RunsAtOnce
 from appliance.domain.sensors import Quantity, Sensed
 from appliance.domain.states import ProcessorState
 from appliance.modelstore.importing.prepared import Builds
@@ -66,7 +67,7 @@ class Machine:
         self.cores = cores or usable_cores()
         self._group, self.members, self._clusters = _processors(settings, clock, self.cores)
         self.processor = _guarded(self._group, settings, clock)
-        self.descriptions: tuple[ProcessorDescription, ...] = self._group.describe_all()
+        self.descriptions = tuple(replace(one, at_once=_at_once(one)) for one in self._group.describe_all())
         """One of each kind, the first one first."""
         self._throttling = Throttling({kind: known.device for kind, known in KINDS.items()})
         described = {one.name: one for one in (*self._group.on_cores, *self.descriptions)}
@@ -76,6 +77,7 @@ class Machine:
                 runs=self.processor.runs_of(at, one.runs),
                 stage=self.processor.staging(one.stage),
                 is_throttled=self._throttling.of(described[one.name]),
+                at_once=next((own.at_once for own in self.descriptions if own.name == one.name), None),
             )
             for at, one in enumerate(self._group.groups())
         ]
@@ -279,16 +281,29 @@ def sorts_within(count: int, found: Sequence[tuple[int, ...]]) -> list[tuple[int
     return [one for one, others in zip(found, before, strict=True) if others < count]
 
 
+def _at_once(described: ProcessorDescription) -> RunsAtOnce | None:
+    """Return the runs at once that an import times on a processor: none where runs take what the network says."""
+    if described.kind == EMULATED:
+        return None
+    on_cores = described.kind in CPU_KINDS
+    cores = len(described.cores) or len(os.sched_getaffinity(0))
+    return RunsAtOnce(described.workers, cores if on_cores else described.workers)
+
+
 def workers_of(wanted: Sequence[ProcessorSettings], count: int) -> list[int]:
-    """Workers of each processor: as set, else as many as its cores have room for, of which `count` may be at work at
-    once, those of all processors with cores of their own together, the first ones first; at least one.
+    """Workers of each processor: as set; of a kind on the first one's cores, as set for the first one; else as many as
+    its cores have room for, of which `count` may be at work at once, those of all processors with cores of their own
+    together, the first ones first; at least one.
     """
+    first = wanted[0]
     usable: dict[tuple[int, ...], int] = {}
     left, workers = count, list[int]()
     for one in wanted:
         own = () if one.cores == "auto" else one.cores
         cores = usable.setdefault(own, max(1, min(len(own), left)) if own else count)
-        workers.append(one.workers or max(1, cores // one.threads_per_run))
+        is_guest = one.kind != first.kind and KINDS[one.kind].device == "cpu"
+        set_for_it = one.workers or (first.workers if is_guest else None)
+        workers.append(set_for_it or max(1, cores // one.threads_per_run))
         left = count - sum(usable[known] for known in usable if known)
     return workers
 

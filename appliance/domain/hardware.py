@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from appliance.domain.catalogue import Shapes
 from appliance.domain.request import Tensors
+from appliance.domain.runs_at_once import RunsAtOnce
 from appliance.domain.states import ProcessorState
 
 EMULATED = "emulated"
@@ -31,6 +32,8 @@ class ProcessorDescription:
     """Those that its runs are pinned to, by number; empty: none, they run where the system puts them."""
     reduced: str = ""
     """A smaller number format that it computes in where it is told to, for example `bf16`; empty: it has none."""
+    at_once: RunsAtOnce | None = None
+    """Runs at once that an import times on it; None: it times what it likes, and nothing is missing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from appliance.domain.errors import OutOfMemory
 from appliance.domain.events import EventSink
 from appliance.domain.isolation import Isolation
 from appliance.domain.overhead import FORK_SERVERS
+from appliance.domain.runs_at_once import RunsAtOnce
 from appliance.policies.batching.base import BatchingPolicy
 from appliance.policies.dispatch import DEFAULT as DEFAULT_DISPATCH
 from appliance.policies.dispatch import DISPATCH_POLICIES
@@ -130,6 +131,8 @@ class RuntimePorts:
     """Of the processors behind `processor`, the first one first; empty: its own."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     """Of those processors, by kind; what was learnt on others does not come back."""
+    at_once: Mapping[str, RunsAtOnce | None] = field(default_factory=dict)
+    """Runs at once that imports time on those processors, by kind."""
     candidates: Mapping[str, Kind[Fit, Forecaster]] = field(default_factory=lambda: FORECASTERS)
     """The forecasters to choose among."""
 
@@ -219,7 +222,9 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
     described = ports.processor.describe()
     alone = RunGroup(described.name, described.workers, ports.processor, {described.kind: ""})
     groups = tuple(ports.groups) or (alone,)
-    profiles = ProfileStore(clock, events, ports.fingerprints, config.run_weight, is_plain=config.is_plain)
+    profiles = ProfileStore(
+        clock, events, ports.fingerprints, config.run_weight, is_plain=config.is_plain, at_once=ports.at_once
+    )
     servables = ServableFactory(
         ports.kinds or (described.kind,),
         config.isolation,

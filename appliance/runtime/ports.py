@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.domain.request import Tensors
+from appliance.domain.runs_at_once import RunsAtOnce
 from appliance.domain.session import FrameEnd, StageVariant
 from appliance.tasks.base import Media, TokenOrder, TokenRows
 
@@ -185,6 +186,8 @@ class RunGroup:
     """Whether it is slower than it could be, because of heat or power: it has what others cannot do in time."""
     stage: Staging | None = None
     """Of a group that is the only one; None: it cannot."""
+    at_once: RunsAtOnce | None = None
+    """Runs at once that an import times on it; None: the import does not measure there."""
 
 
 class MediaRunner(Protocol):

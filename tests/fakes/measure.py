@@ -38,7 +38,9 @@ class FakeMeasure:
         self.tried_forms: list[tuple[str, str, bool]] = []
         """Build, processor, and whether it was compared."""
         self.shared_rows_max = 1
-        """Of every profile. Above 1, several runs at once were measured, too, of one item only."""
+        """Of every profile. Above 1, several runs at once were measured, too, of one item only: ..."""
+        self.at_once: tuple[int, ...] = (2,)
+        """... so many."""
         self.reduced_share, self.reduced_differs = 0.5, 0.0
         """Of forms in fewer bits: their run times against those of others, and what they compute differently."""
         self.before_prepare: Callable[[str], Awaitable[None]] = at_once
@@ -89,7 +91,7 @@ class FakeMeasure:
         ms = size / 1e3 * (self.reduced_share if form.computes_in else 1.0)
         latencies = tuple(Latency(case.batch, case.batch * ms, case.batch * ms * 2) for case in cases)
         if self.shared_rows_max > 1:
-            latencies = (*latencies, replace(latencies[0], concurrency=2))
+            latencies += tuple(replace(latencies[0], concurrency=count) for count in self.at_once)
         base = {name: array.shape for name, array in cases[0].inputs.items()}
         runs = tuple(RunBound(shapes, 1.0, 0) for shapes in (base, *growth.steps))
         kind = form.kind if form.optimised else processor

@@ -70,6 +70,8 @@ class Build:
     asleep_bytes: int | None = None
     unreviewed: frozenset[str] = frozenset()
     """Variants on it whose profile does not say whether they are harmless: an earlier version measured them."""
+    untimed: frozenset[str] = frozenset()
+    """Variants on it whose profile lacks times of several runs at once: there were fewer workers."""
     part: int | None = None
     """Which part of its content it is; None: all of it."""
 
@@ -137,10 +139,12 @@ class Builds:
             profile = next((one for one in variant.profiles if one.processor == processor.name), None)
             if profile is not None:
                 is_unreviewed = profile is variant.profile and profile.hazards is None
+                is_untimed = processor.at_once is not None and bool(processor.at_once.missing(profile.latencies))
                 is_new = is_unreviewed and variant.id not in build.unreviewed
                 self._builds[build.id] = replace(
                     build,
-                    unreviewed=build.unreviewed - {variant.id} | ({variant.id} if is_unreviewed else set()),
+                    unreviewed=_with(build.unreviewed, variant.id, is_there=is_unreviewed),
+                    untimed=_with(build.untimed, variant.id, is_there=is_untimed),
                     resident_bytes=max(profile.resident_bytes, build.resident_bytes or 0),
                     peak_bytes=max(profile.peak_bytes, build.peak_bytes or 0),
                     asleep_bytes=_larger(profile.asleep_bytes, build.asleep_bytes),
@@ -230,14 +234,15 @@ class Builds:
         self._has_changed.set()
 
     def unmeasured(self) -> list[Build]:
-        """Builds whose prepared form has not been tried on this machine, or that were never reviewed; in the order of
-        the table. None of kinds that take no runs now: it would fail, and be given up.
+        """Builds whose prepared form has not been tried on this machine, that were never reviewed, or that were
+        measured before the start for fewer workers; in the order of the table. None of kinds that take no runs now: it
+        would fail, and be given up.
         """
         self._has_changed.clear()
         return [
             build
             for build in self._builds.values()
-            if (not build.is_tried or build.unreviewed)
+            if (not build.is_tried or build.unreviewed or (build.untimed and not self.is_new(build.content_sha256)))
             and build.processor.kind not in self._away
             and build.part is None
         ]
@@ -579,6 +584,10 @@ def _settle_parts(folder: Path, names: Collection[str], home: Path) -> None:
         remove(home)
         os.rename(folder, home)
         sync_folder(home.parent)
+
+
+def _with(names: frozenset[str], name: str, *, is_there: bool) -> frozenset[str]:
+    return names | {name} if is_there else names - {name}
 
 
 def _larger(one: int | None, other: int | None) -> int | None:

@@ -106,7 +106,7 @@ def groups_of(
         serving = tuple(kind for kind in own if kind not in away) if group.is_serving() else ()
         is_device = bool(own) and all(kind in devices for kind in own)
         has_host = not is_device and not any(one.has_host for one in found)
-        found.append(Group(group.name, serving, group.workers, is_device, has_host, group.speed))
+        found.append(Group(group.name, serving, group.workers, is_device, has_host, group.speed, group.at_once))
     return found
 
 

@@ -5,13 +5,14 @@ Only what was measured is offered (SC-05): a batch and a number of streams that 
 cannot say is taken off the SLO: decoding, and the wait of a frame's items for one another, which come at once.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from appliance.domain.catalogue import Latency
 from appliance.domain.catalogue import Profile as Measured
 from appliance.domain.pipeline import Ask, CostBy, Crop, Join, Pick, Pipeline, Stage, StagePlan
 from appliance.domain.pipeline_graph import ROOT, Graph
+from appliance.domain.runs_at_once import RunsAtOnce
 from appliance.policies.allocation.base import (
     Allocation,
     AllocationInput,
@@ -53,6 +54,8 @@ class Group:
     has_host: bool = False
     """CPU stages run on its cores."""
     speed: float = 1.0
+    at_once: RunsAtOnce | None = None
+    """Runs at once that an import times on it; None: the import does not measure there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,22 +136,26 @@ class Asked:
     """Groups of processors that the problems were made for."""
 
     def untimed(self) -> str:
-        """Return a note that names the points that are no choice because no run of them was timed; empty: there are
-        none (SC-05).
+        """Return a note that names the points of which no run was timed: those that are no choice because of that, and
+        those that count as if fewer ran at once; empty: there are none (SC-05).
         """
-        points = [
+        told = (
+            ("no choice, because no run was timed", self._points(unmeasured)),
+            ("counted as if fewer ran at once, because no run was timed", self._points(stood_in_for)),
+        )
+        return "; ".join(f"{why}: {_some(points)}" for why, points in told if points)
+
+    def _points(self, found: "Callable[[Measured, Group, int], list[tuple[int, int]]]") -> list[str]:
+        """Return what is `found` for each variant that is offered, in words."""
+        return [
             f"{stage} {offer.name} on {measured.kind}: batch {batch} x {level} at once"
             for stage, offers in self.offers.items()
             for offer in offers.all
             for measured in offer.profiles
             for group in self.groups
             if measured.kind in group.kinds
-            for batch, level in unmeasured(measured, group, offer.servable.together_max)
+            for batch, level in found(measured, group, offer.servable.together_max)
         ]
-        if not points:
-            return ""
-        more = f" and {len(points) - POINTS_TOLD} more" if len(points) > POINTS_TOLD else ""
-        return f"no choice, because no run was timed: {', '.join(points[:POINTS_TOLD])}{more}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,15 +384,15 @@ def rows_of(measured: Measured, group: Group, together_max: int) -> list[Latency
     """What was measured, as instances of the group's workers (SC-05, SC-06).
 
     On cores an instance is one worker, at what a run takes while the others are at work, as many as were measured of
-    any batch; a batch of which that is missing is no choice. On a device an instance is
-    all of it, at as many streams as were measured; a number of streams that brings no more throughput than fewer do is
-    over-subscription, and no choice.
+    any batch; a batch of which that is missing is no choice. Where no batch was measured while all are at work, further
+    ones count as if they brought nothing. On a device an instance is all of it, at as many streams as were measured; a
+    number of streams that brings no more throughput than fewer do is over-subscription, and no choice.
     """
-    rows = [row for row in measured.latencies if row.batch <= max(1, together_max)]
     if not group.is_device:
-        level = _level(rows, group)
-        found = {row.batch: row for row in rows if row.concurrency == level}
+        level = _level(measured, group)
+        found = {row.batch: row for row in _bounded(measured, group, together_max) if row.concurrency == level}
         return [Latency(row.batch, row.p50_ms, row.p99_ms, 1) for _, row in sorted(found.items())]
+    rows = [row for row in measured.latencies if row.batch <= max(1, together_max)]
     kept: list[Latency] = []
     most: dict[int, float] = {}
     for row in sorted(rows, key=lambda one: (one.batch, one.concurrency)):
@@ -396,22 +403,47 @@ def rows_of(measured: Measured, group: Group, together_max: int) -> list[Latency
     return kept
 
 
-def _level(rows: Iterable[Latency], group: Group) -> int:
-    """Return the most runs at once that were measured of those that a group of cores can have under way."""
+def _level(measured: Measured, group: Group) -> int:
+    """Return the most runs at once that are known of those that a group of cores can have under way."""
+    rows = _bounded(measured, group)
     return max((row.concurrency for row in rows if row.concurrency <= group.workers), default=0)
+
+
+def _bounded(measured: Measured, group: Group, together_max: int | None = None) -> list[Latency]:
+    """Return what was measured, of batches up to `together_max`, and what stands in for runs at once that were not."""
+    rows = measured.latencies if group.at_once is None else group.at_once.bounded(measured.latencies)
+    return [row for row in rows if together_max is None or row.batch <= max(1, together_max)]
 
 
 def unmeasured(measured: Measured, group: Group, together_max: int) -> list[tuple[int, int]]:
     """Return the points, as (batch, runs at once), of which no run was timed, so that they are no choice (SC-05).
 
     They are of batches up to the largest that requests may share: on cores at the number of runs that counts there, on
-    a device at each number that was timed of some batch.
+    a device at each number that was timed of some batch, or is timed by an import today.
     """
     rows = [row for row in measured.latencies if row.batch <= max(1, together_max)]
-    timed = {(row.batch, row.concurrency) for row in rows if row.concurrency <= group.workers}
-    levels = sorted({level for _, level in timed}) if group.is_device else [_level(rows, group)]
+    known = {(row.batch, row.concurrency) for row in rows if row.concurrency <= group.workers}
+    levels = {level for _, level in known}
+    if not group.is_device:
+        known |= set(stood_in_for(measured, group, together_max))
+        levels = {_level(measured, group)} - {0}
+    elif group.at_once is not None:
+        levels |= set(group.at_once.missing(measured.latencies))
     batches = [1 << at for at in range(max(1, together_max).bit_length())]
-    return [(batch, level) for batch in batches for level in levels if level and (batch, level) not in timed]
+    return [(batch, level) for batch in batches for level in sorted(levels) if (batch, level) not in known]
+
+
+def stood_in_for(measured: Measured, group: Group, together_max: int) -> list[tuple[int, int]]:
+    """Return the points, as (batch, runs at once), that count as if fewer ran at once, because no run was timed."""
+    level = 0 if group.is_device else _level(measured, group)
+    rows = _bounded(measured, group, together_max)
+    return [(row.batch, row.concurrency) for row in rows if row.concurrency == level and row not in measured.latencies]
+
+
+def _some(points: Sequence[str]) -> str:
+    """Return the first points, and the number of the others."""
+    more = f" and {len(points) - POINTS_TOLD} more" if len(points) > POINTS_TOLD else ""
+    return f"{', '.join(points[:POINTS_TOLD])}{more}"
 
 
 def stage_plans(made: Asked, served: Served) -> tuple[StagePlan, ...]:

@@ -9,6 +9,7 @@ import datetime
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from appliance.clock import Clock
@@ -16,6 +17,7 @@ from appliance.domain.catalogue import Latency, Profile, Shapes
 from appliance.domain.events import EventSink
 from appliance.domain.names import JOINED, content_of, kind_of, owner_of
 from appliance.domain.profiles import SeenLatency, SeenRuns, rung_in, shape_of, size_class
+from appliance.domain.runs_at_once import RunsAtOnce
 from appliance.runtime.profiles.times import Pace, RunTimes
 
 NOTICEABLE = 0.1
@@ -64,7 +66,7 @@ class BuildTimes:
         if profile is not self._profile:
             self._profile = profile
             for table in (self.usual, *self._others.values()):
-                table.refer(_at_speed(profile.latencies, self._where.speed))
+                table.refer(self._store.rows_of(profile, self._where))
 
     def of(self, inputs: Mapping[str, Any], items: int) -> RunTimes:
         """The table for these inputs, which hold so many items."""
@@ -91,15 +93,18 @@ class ProfileStore:
         alpha: float,
         *,
         is_plain: bool = False,
+        at_once: Mapping[str, RunsAtOnce | None] = MappingProxyType({}),
     ) -> None:
-        """`fingerprints` of the box's processors, by kind. `alpha`: the weight of a run in what is expected of the next
-        (0 = what the import measured stands). `is_plain` as of `RunTimes`.
+        """`fingerprints` of the box's processors, by kind; `at_once`: the runs at once that imports time there.
+        `alpha`: the weight of a run in what is expected of the next (0 = what the import measured stands). `is_plain`
+        as of `RunTimes`.
         """
         self._clock = clock
         self._events = events
         self._fingerprints = fingerprints
         self._alpha = alpha
         self._is_plain = is_plain
+        self._at_once = at_once
         self._builds: dict[tuple[str, str], BuildTimes] = {}
         """(build, rung and processor)."""
         self._paces: dict[str, Pace] = {}
@@ -151,7 +156,7 @@ class ProfileStore:
         def on_drift(table: RunTimes) -> None:
             self._drifted(build_id, shape, table)
 
-        rows = _at_speed(profile.latencies, where.speed)
+        rows = self.rows_of(profile, where)
         table = RunTimes(rows, self._alpha, on_drift, is_measured=is_measured, is_plain=self._is_plain, pace=pace)
         seen = self._restored.pop((build_id, shape), None)
         if seen is not None:
@@ -161,6 +166,13 @@ class ProfileStore:
                 table.restore(row.batch, row.concurrency, row.p50_ns, row.p99_ns, row.count, now_ns - age_ns)
         self._tables[build_id, shape] = table
         return table
+
+    def rows_of(self, profile: Profile, where: Where) -> Sequence[Latency]:
+        """Return what runs are expected to take on a processor before any was seen there."""
+        at_once = self._at_once.get(profile.kind)
+        if at_once is not None and not where.name:
+            return at_once.bounded(profile.latencies)
+        return _at_speed(profile.latencies, where.speed)
 
     # -- for others ----------------------------------------------------------------------------------------------------
 

@@ -29,10 +29,12 @@ from appliance.domain.errors import (
 from appliance.domain.hardware import EMULATED
 from appliance.domain.jobs import ImportRequest
 from appliance.domain.names import build_id
+from appliance.domain.runs_at_once import RunsAtOnce
 from appliance.domain.states import JobState, VariantState
 from appliance.modelstore.importing import importer
 from appliance.modelstore.importing.importer import ImportOptions
 from tests import toys
+from tests.fakes.measure import FakeMeasure
 from tests.fakes.waiting import until
 from tests.modelstore import networks
 from tests.modelstore.boxes import CPU, MIB, Parts, parts, stream
@@ -485,6 +487,20 @@ async def test_model_of_earlier_version_is_reviewed_in_background(tmp_path: Path
         await box.model_once(
             lambda one: one.profile and one.profile.hazards == () and one.shape_max == variant.shape_max
         )
+        assert len(await box.store.jobs.page()) == 1
+
+
+@pytest.mark.nightly("another whole import")
+@pytest.mark.usefixtures("processes")
+async def test_model_of_a_box_with_fewer_workers_is_profiled_anew_in_background(tmp_path: Path) -> None:
+    """Its profile tells of two runs at once; the box has four workers after the restart."""
+    state, measure = tmp_path / "state", FakeMeasure()
+    measure.shared_rows_max = 2
+    async with parts(state, measure=measure) as box:
+        await imported(box, asked(net(tmp_path)))
+    measure.at_once = (2, 4)
+    async with parts(state, measure=measure, processor=replace(CPU, workers=4, at_once=RunsAtOnce(4, 2))) as box:
+        await box.model_once(lambda one: one.profile and any(row.concurrency == 4 for row in one.profile.latencies))
         assert len(await box.store.jobs.page()) == 1
 
 

@@ -17,6 +17,7 @@ from appliance.domain.catalogue import Latency, Profile, Variant
 from appliance.domain.errors import LoadFailed, StorageFull
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.domain.names import build_id
+from appliance.domain.runs_at_once import RunsAtOnce
 from appliance.runtime.processors.measuring.measure import ChildMeasure
 from tests import toys
 from tests.modelstore.boxes import CPU, Parts, parts, stored_model
@@ -150,6 +151,29 @@ async def test_prepared_forms_are_stale_after_library_update(tmp_path: Path) -> 
         assert waiting(box) == [id_of(variant)]
         assert not (await opened(box, variant)).optimised
         assert list((tmp_path / "prepared").iterdir()) == []
+
+
+async def test_profile_that_lacks_runs_at_once_is_made_anew_after_the_next_start(tmp_path: Path) -> None:
+    """A build was profiled for two workers, and the box has four now. What was imported since the start is not profiled
+    twice: where it lacks them, they could not be timed.
+    """
+    several = PROFILE.latencies[0], Latency(1, 1.0, 2.0, 2)
+    four = replace(CPU, workers=4, at_once=RunsAtOnce(4, 2))
+    async with parts(tmp_path / "state", runs=False) as box:
+        variant = await kept(box, tmp_path)
+        profile = replace(PROFILE, latencies=several, hazards=())
+        variant = await box.store.models.put_variant(replace(variant, profile=profile))
+    async with parts(tmp_path / "state", runs=False, processor=replace(CPU, at_once=RunsAtOnce(2, 2))) as box:
+        assert waiting(box) == []
+    async with parts(tmp_path / "state", runs=False, processor=four) as box:
+        assert waiting(box) == [id_of(variant)]
+        whole = replace(profile, latencies=(*several, Latency(1, 2.0, 4.0, 4)))
+        box.builds.put(replace(variant, profile=whole))
+        assert waiting(box) == []
+    async with parts(tmp_path / "new", runs=False, processor=four) as box:
+        new = await kept(box, tmp_path)
+        box.builds.put(replace(new, profile=profile))
+        assert waiting(box) == []
 
 
 async def test_damaged_prepared_form_falls_back_to_plain_file(box: Parts, tmp_path: Path) -> None:

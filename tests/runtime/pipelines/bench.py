@@ -14,6 +14,7 @@ from appliance.domain.catalogue import TaskKind
 from appliance.domain.errors import PipelineNotPossible
 from appliance.domain.pipeline import Ask, Crop, Pipeline, PipelineClient, PipelinePlan, Stage
 from appliance.domain.pipeline_graph import Graph
+from appliance.domain.runs_at_once import RunsAtOnce
 from appliance.lab.plan import plan_one
 from appliance.policies.allocation.frontier import Frontier
 from appliance.policies.batching import DEFAULT as DEFAULT_BATCHING
@@ -96,8 +97,9 @@ class PlanningBench:
         prices: Mapping[str, float] | None = None,
         has_twin: bool = False,
         batching: str = DEFAULT_BATCHING,
+        at_once: RunsAtOnce | None = None,
     ) -> None:
-        """`has_twin`: there is a second group of as many workers."""
+        """`has_twin`: there is a second group of as many workers. `at_once`: runs at once that imports time."""
         self.workers = workers
         self.throttled: set[str] = set()
         """Groups of processors, by name."""
@@ -111,7 +113,14 @@ class PlanningBench:
         self.answer_s = 0.02
         """Seconds of virtual time that a policy takes."""
         groups = [
-            RunGroup(name, workers, self.box.processor, {"cpu": ""}, is_throttled=partial(self._is_throttled, name))
+            RunGroup(
+                name,
+                workers,
+                self.box.processor,
+                {"cpu": ""},
+                is_throttled=partial(self._is_throttled, name),
+                at_once=at_once,
+            )
             for name in ("p", "q")[: 1 + has_twin]
         ]
         tariff = Tariff((watts or {}).get, prices or {})

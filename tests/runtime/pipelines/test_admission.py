@@ -11,6 +11,7 @@ from appliance.clock import NS_PER_S
 from appliance.domain.catalogue import Tenant
 from appliance.domain.errors import PipelineNotPossible, TooManySessions, UnknownPipeline
 from appliance.domain.pipeline import Ask, PipelineClient
+from appliance.domain.runs_at_once import RunsAtOnce
 from appliance.runtime.pipelines.admission import JOINS_MAX
 from appliance.runtime.pipelines.clients import Clients
 from appliance.runtime.pipelines.planning import AT_ONCE
@@ -210,6 +211,23 @@ async def test_refused_client_is_told_which_batches_were_not_timed() -> None:
             await bench.join(live, 100_000)
     told = "no choice, because no run was timed: find fine on cpu: batch 2 x 1 at once, find fine on cpu: batch 4"
     assert told in caught.value.reason
+
+
+@story
+async def test_workers_that_were_not_timed_at_once_let_no_further_client_in() -> None:
+    """A run takes 10 ms alone, and of two or four at once none was timed: nobody knows that four workers do more than
+    100 a second. The refusal names what is missing.
+    """
+    bench = PlanningBench({"fine": Cost(run_ms=10)}, READ, workers=4, at_once=RunsAtOnce(4, 2))
+    async with bench.working():
+        live = bench.add(slo_ms=500, stages=[Ask(name="find", application_id="t/find")])
+        await bench.pause(0.1)
+        await bench.join(live, 90)
+        with pytest.raises(PipelineNotPossible) as caught:
+            await bench.join(live, 20, "second")
+    told = "counted as if fewer ran at once, because no run was timed: find fine on cpu: batch 1 x 4 at once"
+    assert told in caught.value.reason
+    assert caught.value.fps_possible == pytest.approx(10, rel=0.02)
 
 
 @story

@@ -8,12 +8,22 @@ from appliance.domain.catalogue import Latency, TaskKind, TaskSpec, TensorSpec
 from appliance.domain.catalogue import Profile as Measured
 from appliance.domain.pipeline import Ask, Pipeline
 from appliance.domain.pipeline_graph import Graph
+from appliance.domain.runs_at_once import RunsAtOnce
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.pipelines.accounts import UNPRICED
 from appliance.runtime.pipelines.composition import groups_of
 from appliance.runtime.pipelines.figures import RanAs
 from appliance.runtime.pipelines.offers import offers_of
-from appliance.runtime.pipelines.problem import Group, Machine, Subject, _item_ms, asked, rows_of, unmeasured
+from appliance.runtime.pipelines.problem import (
+    Group,
+    Machine,
+    Subject,
+    _item_ms,
+    asked,
+    rows_of,
+    stood_in_for,
+    unmeasured,
+)
 from appliance.runtime.pipelines.windows import Observed
 from appliance.runtime.ports import RunGroup
 from tests.fakes.engine import EngineBench
@@ -41,6 +51,31 @@ def test_instance_is_a_worker_on_cores_and_all_streams_on_a_device() -> None:
     assert [(row.batch, row.concurrency, row.p50_ms) for row in device] == [(1, 1, 10.0), (1, 2, 14.0), (4, 1, 30.0)]
     missing = [(2, 1), (2, 2), (2, 4), (4, 2), (4, 4)]
     assert unmeasured(rows, Group("gpu", ("cuda",), 4, is_device=True), 4) == missing
+
+
+def test_workers_beyond_those_that_were_timed_at_once_add_no_capacity() -> None:
+    """A profile of two workers on a box with four: they do four runs in the time of two and two, until four at once
+    were timed. A device is offered what was timed; both name what is missing.
+    """
+    rows = _measured((1, 1, 10.0), (4, 1, 30.0), (1, 2, 14.0), (4, 2, 36.0))
+    four = Group("cpu", ("cuda",), 4, at_once=RunsAtOnce(4, 4))
+    assert [(row.batch, row.p50_ms) for row in rows_of(rows, four, 4)] == [(1, 28.0), (4, 72.0)]
+    assert stood_in_for(rows, four, 4) == [(1, 4), (4, 4)]
+    assert unmeasured(rows, four, 4) == [(2, 4)]
+    timed = _measured((1, 1, 10.0), (1, 2, 14.0), (1, 4, 20.0))
+    assert [(row.batch, row.p50_ms) for row in rows_of(timed, four, 4)] == [(1, 20.0)]
+    assert stood_in_for(timed, four, 4) == []
+    device = replace(four, is_device=True)
+    assert [(row.batch, row.concurrency) for row in rows_of(rows, device, 4)] == [(1, 1), (1, 2), (4, 1), (4, 2)]
+    assert (unmeasured(rows, device, 1), stood_in_for(rows, device, 1)) == ([(1, 4)], [])
+
+
+def test_batch_that_lacks_its_time_at_once_is_no_choice_though_it_is_the_only_one() -> None:
+    """Nobody knows what it takes while the other worker is busy: its time alone would promise too much."""
+    rows = _measured((1, 1, 10.0), (4, 1, 30.0), (4, 2, 36.0))
+    two = Group("cpu", ("cuda",), 2, at_once=RunsAtOnce(2, 2))
+    assert rows_of(rows, two, 1) == []
+    assert unmeasured(rows, two, 1) == [(1, 2)]
 
 
 def test_machine_has_worker_types_by_kind_and_processor_group() -> None:

@@ -40,6 +40,8 @@ def test_workers_within_a_cpu_quota_are_the_quotas_whole_cores(
         ([One(threads_per_run=4)], 2, [1]),
         ([One(workers=6)], 2, [6]),
         ([One(), One(kind="openvino")], 3, [3, 3]),
+        ([One(workers=4), One(kind="openvino"), One(kind="cuda")], 2, [4, 4, 2]),
+        ([One(workers=4), One(kind="openvino", workers=1)], 2, [4, 1]),
         ([One(cores=(0, 1, 2)), One(cores=(3, 4, 5))], 4, [3, 1]),
         ([One(cores=(0, 1)), One(cores=(2, 3))], 8, [2, 2]),
         ([One(cores=(0, 1)), One(cores=(2, 3))], 1, [1, 1]),

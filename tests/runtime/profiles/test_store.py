@@ -7,7 +7,8 @@ import pytest
 
 from appliance.clock import NS_PER_MS
 from appliance.domain.catalogue import Latency, Profile
-from appliance.runtime.profiles.store import ProfileStore
+from appliance.domain.runs_at_once import RunsAtOnce
+from appliance.runtime.profiles.store import ProfileStore, Where
 from tests.fakes.hand_clock import HandClock
 from tests.fakes.sinks import Events
 
@@ -41,6 +42,20 @@ def test_run_times_in_a_guard_are_the_tenants_own() -> None:
     assert box.expected_ms(GUARDED) > 90
     assert (box.expected_ms(BUILD), box.expected_ms(f"{BUILD}@other")) == (10, 10)
     assert box.expected_ms(BUILD, "64x64") > 19
+
+
+def test_runs_at_once_that_were_not_timed_are_expected_to_share_what_was() -> None:
+    """A profile of one run at a time, on a box with four workers: sessions and waits go by no more throughput. On a
+    processor that no import measures, and for which nothing is to be timed, the profile is all there is.
+    """
+    at_once = {"cpu": RunsAtOnce(4, 2), "other": None}
+    store = ProfileStore(HandClock(), Events(), {}, 0.1, at_once=at_once)
+    table = store.of(BUILD, "", PROFILE, None, None).usual
+    assert [table.expected_ns(1, running, 0) / NS_PER_MS for running in (1, 2, 4)] == [10, 20, 40]
+    twin = store.of(BUILD, "", PROFILE, None, None, Where("little", 0.5)).usual
+    assert twin.expected_ns(1, 4, 0) / NS_PER_MS == 20
+    other = store.of(ELSEWHERE, "", replace(PROFILE, kind="other"), None, None).usual
+    assert other.expected_ns(1, 4, 0) / NS_PER_MS == 10
 
 
 def test_drift_of_run_times_is_an_event_of_the_owner_of_the_build() -> None:

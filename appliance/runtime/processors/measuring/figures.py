@@ -51,29 +51,8 @@ _INDEPENDENCE_BUDGET_MS = 600.0
 """A run of the rows that are shown to be independent takes no longer: it takes ten of them."""
 _AT_ONCE_RUNS_MIN, _AT_ONCE_RUNS_MAX, _AT_ONCE_BUDGET_S = 3, 40, 0.3
 """Of each thread where several runs are under way at once."""
-_AT_ONCE_MS_MIN = 0.5
-"""Where no batch's run is longer, runs are not measured several at once: it would be the interpreter's lock that is
-measured.
-"""
 _BATCH_USUAL = 8
 _CLOCK = SystemClock()
-
-
-def levels(workers: int) -> list[int]:
-    """Return how many runs at once are timed beside one alone: 2, 4, 8 and so on, and as many as there are workers."""
-    return [*(1 << at for at in range(1, workers.bit_length()) if 1 << at < workers), workers]
-
-
-def outnumber_cores(workers: int) -> bool:
-    """Return whether so many runs at once wait for one another on the cores of this process, however short they are."""
-    return workers > len(os.sched_getaffinity(0))
-
-
-def are_long(alone: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether runs that take so long alone are measured several at once. One long batch is enough for all: plans
-    compare batches at the same number of runs at once, and take a batch without it for no choice.
-    """
-    return any(row["p50_ms"] >= _AT_ONCE_MS_MIN for row in alone)
 
 
 def latencies(

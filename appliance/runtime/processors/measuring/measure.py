@@ -27,6 +27,7 @@ from appliance.confinement.limits import ChildLimits, enter
 from appliance.domain.catalogue import Latency, Profile, RunBound
 from appliance.domain.errors import LoadFailed, NotConfined, RunFailed
 from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, ProcessorDescription, Reference, TriedForm
+from appliance.domain.runs_at_once import RunsAtOnce
 from appliance.domain.wording import crashed
 from appliance.resources.memory import MemoryLimits
 from appliance.runtime import processors
@@ -433,10 +434,11 @@ def profile_of(sessions: InferenceSessions, order: Mapping[str, Any]) -> dict[st
         check_same(sessions, loaded, order["reference"], [inputs for _batch, inputs in cases])
     inputs_of = [inputs for _batch, inputs in cases]
     at_once: list[dict[str, Any]] = []
-    interferes = figures.are_long(latencies) or (not on_device and figures.outnumber_cores(order["workers"]))
-    if order["workers"] > 1 and interferes:
+    workers = order["workers"]
+    runs = RunsAtOnce(workers, workers if on_device else len(os.sched_getaffinity(0)))
+    if counts := runs.to_time([row["p50_ms"] for row in latencies]):
         with left_alone(order.get("granted")):
-            for count in figures.levels(order["workers"]):
+            for count in counts:
                 several = (
                     figures.latency_at_once(sessions, loaded, alone, inputs, count, on_device)
                     for alone, inputs in zip(latencies, inputs_of, strict=True)

@@ -10,10 +10,11 @@ import pytest
 
 from appliance.clock import pause_s
 from appliance.confinement.limits import ChildLimits
+from appliance.domain import runs_at_once
 from appliance.domain.hardware import PreparedForm, Reference
 from appliance.domain.request import Tensors
 from appliance.runtime.processors import KINDS
-from appliance.runtime.processors.measuring import figures, measure
+from appliance.runtime.processors.measuring import measure
 from appliance.runtime.processors.providers.cuda_session import CudaSessions
 from appliance.runtime.processors.sessions import sessions_of
 from tests import toys
@@ -86,7 +87,7 @@ def test_latency_on_a_device_includes_the_wait_for_the_device(tmp_path: Path, mo
 def test_short_batch_is_measured_at_once_beside_a_long_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every batch that is measured alone is measured at once, too: a plan has no use for the others else."""
     devices.install(monkeypatch)
-    monkeypatch.setattr(figures, "_AT_ONCE_MS_MIN", PAUSE_S * 1500)
+    monkeypatch.setattr(runs_at_once, "INTERFERING_MS_MIN", PAUSE_S * 1500)
     plain = toys.tiny_add(tmp_path / "add.onnx")
     wanted = order("cuda", prepared("cuda", plain, tmp_path), plain, tmp_path)
     rows = {name: np.ones((4, 4), np.float32) for name in ("A", "B")}

@@ -1,6 +1,5 @@
 """Figures of a build, over a clock and a memory that the test moves."""
 
-import os
 import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -16,11 +15,8 @@ from appliance.runtime.processors.measuring.figures import (
     MANY,
     Memory,
     Runs,
-    are_long,
     latency,
     latency_at_once,
-    levels,
-    outnumber_cores,
     size,
 )
 from appliance.runtime.processors.measuring.stopwatch import Stopwatch
@@ -136,21 +132,11 @@ def test_runs_that_outnumber_the_cores_take_no_less_than_the_cores_need_for_all(
     assert row == {"batch": 4, "p50_ms": 6.0, "p99_ms": 6.0, "concurrency": 2}
 
 
-def test_workers_outnumber_the_cores_of_the_process_or_not() -> None:
-    cores = len(os.sched_getaffinity(0))
-    assert [outnumber_cores(workers) for workers in (1, cores, cores + 1)] == [False, False, True]
-
-
 def test_runs_at_once_are_no_shorter_than_a_run_alone() -> None:
     network: Any = Network([1.0])
     alone = {"batch": 4, "p50_ms": 30.0, "p99_ms": 40.0}
     row = latency_at_once(network, None, alone, ROW, 2, False, network.watch)
     assert row == {"batch": 4, "p50_ms": 30.0, "p99_ms": 40.0, "concurrency": 2}
-
-
-@pytest.mark.parametrize(("alone_ms", "is_long"), [([0.3, 0.4], False), ([0.3, 0.5], True)])
-def test_runs_are_measured_at_once_where_some_batch_takes_long(alone_ms: list[float], is_long: bool) -> None:
-    assert are_long([{"p50_ms": one} for one in alone_ms]) is is_long
 
 
 class Weights:
@@ -200,10 +186,3 @@ def test_size_is_what_a_load_and_a_run_leave_in_memory() -> None:
     assert (resident, peak, asleep) == (215, 260, 15)
     assert wake_ns >= 0
     assert sessions.own == 0, "it is unloaded"
-
-
-@pytest.mark.parametrize(
-    ("workers", "expected"), [(2, [2]), (3, [2, 3]), (4, [2, 4]), (6, [2, 4, 6]), (16, [2, 4, 8, 16])]
-)
-def test_runs_at_once_are_timed_by_doubling_up_to_the_workers(workers: int, expected: list[int]) -> None:
-    assert levels(workers) == expected
