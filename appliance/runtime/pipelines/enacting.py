@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.domain.errors import ApplianceError
 from appliance.domain.pipeline import Ask, Pipeline, PipelinePlan
+from appliance.policies.allocation.several import RUNS_FIRST
 from appliance.policies.residency.base import IN_USE, Wish
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.pipelines.accounts import HOST
@@ -18,11 +19,6 @@ from appliance.runtime.pipelines.problem import Machine
 from appliance.runtime.servable import Servable
 from appliance.runtime.serving.waits import PlannedWait
 
-RUNS_FIRST = 2
-"""Runs as long as the longest of all plans that a wait leaves time for: one is under way when it is over, and another
-tenant's may have the next turn. Of the frames at 70 % of a real box's capacity 0.90 were in time where a wait left time
-for none, 0.97 and 0.98 with two; of the pipeline with the longest runs 0.59 and 0.94.
-"""
 TURNED_OFF = IN_USE - 1
 """Priority of wishes for what no plan has any more."""
 SOURCE = "pipelines"

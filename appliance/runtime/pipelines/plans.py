@@ -23,6 +23,8 @@ def plan_of(live: PlannedPipeline, made: Asked, served: Served, picture: Picture
     notes = []
     if made.reserved_ms > 0.0:
         notes.append(f"{made.reserved_ms:.1f} ms of the SLO are for decoding and for items that come at once")
+    if (first_ms := made.levels[served.level].slo_ms - problem.slo_ms) > 0.0:
+        notes.append(f"{first_ms:.1f} ms of the SLO are for runs that go first when a wait for company is over")
     if problem.cost_by is not live.pipeline.cost_by:
         unknown = "watts" if live.pipeline.cost_by is CostBy.ENERGY else "prices"
         notes.append(f"by {problem.cost_by}, for the {unknown} of some processor are not known")

@@ -306,6 +306,37 @@ def test_overloaded_pipelines_use_every_worker_type() -> None:
     assert least >= 0.7 * most
 
 
+@pytest.mark.parametrize(
+    ("slo_ms", "fps", "of_eight_ms", "batches", "cost"),
+    [
+        (400, 150, 48, {8}, 0.9),  # 48 ms and 7 items' wait of 47 ms leave time for two runs
+        (100, 150, 48, {2}, 1.8),  # runs of two: 24 + 12 + 2 x 24 = 84 ms; of four 32 + 24 + 2 x 32 = 120
+        (100, 150, 36, {2}, 1.8),  # those of four are hardly shorter than those of eight, and are not tried
+        (60, 150, 48, {1}, 3.0),  # of two 24 + 2 x 24 = 72 ms
+        (60, 240, 48, {4}, 1.92),  # more than the workers can do alone
+    ],
+)
+def test_plan_counts_on_no_batch_that_there_is_no_time_to_wait_for(
+    slo_ms: float, fps: float, of_eight_ms: float, batches: set[int], cost: float
+) -> None:
+    """Runs of 1, 2 and 4 items take 20, 24 and 32 ms, of 8 items mostly 48 ms. When a wait is over, two of the longest
+    runs go first: by the cheapest plan for 100 ms runs of eight took 0.9 of four workers, and what formed took 3.2.
+    """
+    runs = ((1, 20.0), (2, 24.0), (4, 32.0), (8, of_eight_ms))
+    profiles = tuple(Profile("gpu", batch, 1, ms) for batch, ms in runs)
+    level = AllocationInput(
+        slo_ms,
+        (WorkerType("gpu", 1.0, 4),),
+        (Module("read", 1.0, profiles),),
+        cost_by=CostBy.SECONDS,
+        batch_wait=BatchWait.REST,
+    )
+    (served,) = plan_several([Demand("p", fps, (level,))], Frontier()).served.values()
+    assert {one.batch for one in served.plan.allocations} == batches
+    assert served.plan.cost == pytest.approx(cost)
+    assert Frontier().plan(served.problem([level])) == served.plan
+
+
 def test_existing_pipeline_appears_as_one_share_of_a_worker() -> None:
     """Another pipeline appears by its share of a worker, and not by each of its stages: many of those would crowd out
     all else."""

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from appliance.domain.errors import PipelineNotPossible
-from appliance.domain.pipeline import PipelineClient
+from appliance.domain.pipeline import Ask, PipelineClient
 from tests.fakes.clock import story
-from tests.runtime.pipelines.bench import find_and_read, planning_bench, replayed, taken
+from tests.fakes.processor import Cost
+from tests.runtime.pipelines.bench import READ, PlanningBench, find_and_read, planning_bench, replayed, taken
 from tests.runtime.plans import plan_of
 
 
@@ -201,4 +202,18 @@ async def test_pipeline_keeps_the_old_plan_while_the_policy_does_not_answer() ->
         assert plan_of(new).fps == pytest.approx(5, rel=0.1)
         for task in (feed, joins):
             task.cancel()
+        replayed(bench)
+
+
+@story
+async def test_plan_at_a_tight_slo_says_what_it_leaves_for_runs_that_go_first() -> None:
+    """Runs of eight would end within 100 ms, but not behind two others: the plan has runs of two."""
+    bench = PlanningBench({"fine": Cost(run_ms=20, run_ms_by_batch={2: 24, 4: 32, 8: 48})}, READ, workers=4)
+    async with bench.working():
+        live = bench.add(slo_ms=100, stages=[Ask(name="find", application_id="t/find")])
+        await bench.pause(0.1)
+        await bench.join(live, 150)
+        assert {row.batch for row in plan_of(live).stages} == {2}
+        assert plan_of(live).cost == pytest.approx(1.8)
+        assert "48.0 ms of the SLO are for runs that go first when a wait for company is over" in plan_of(live).reason
         replayed(bench)
