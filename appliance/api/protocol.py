@@ -275,7 +275,7 @@ class BoxProtocol(DirectBodyProtocol):
         self._answer_next(cycle)
         preflight = self._origins.preflight(cycle.scope)  # type: ignore[arg-type]
         if preflight is not None:
-            self._start_task(cycle, partial(_answer_empty, preflight))  # type: ignore[arg-type]
+            self._start_task(cycle, partial(_answer_empty, preflight))
             return
         if cycle.scope["path"].startswith("/v2/"):
             exchange = self._offer_exchange(cycle, dict(cycle.scope["headers"]))
