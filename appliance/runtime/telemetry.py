@@ -7,7 +7,7 @@ Recording is list arithmetic (about a microsecond); the Prometheus text is made 
 import asyncio
 from bisect import bisect_left
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -108,6 +108,8 @@ class Telemetry:
         """Told of every window: of which application, and whether it opens."""
         self.statistics: dict[tuple[str, str, str], Statistics] = {}
         """(application id, variant name, calling tenant) → figures."""
+        self._keys: dict[str, list[tuple[str, str, str]]] = {}
+        """Application id → its keys of `statistics`."""
         self.windows: dict[str, WindowCounts] = {}
         """Application id → its windows; of applications that share their variants, the first."""
 
@@ -250,17 +252,23 @@ class Telemetry:
 
     def forget_slo(self, application_id: str) -> None:
         """Count anew: the application's SLO is another one."""
-        for key, statistics in self.statistics.items():
-            if key[0] == application_id:
-                statistics.slo_requests = statistics.slo_kept = 0
+        for _, _, statistics in self.of_callers(application_id):
+            statistics.slo_requests = statistics.slo_kept = 0
+
+    def applications(self) -> list[str]:
+        """Return the ids of applications that there are figures of."""
+        return list(self._keys)
+
+    def of_callers(self, application_id: str) -> list[tuple[str, str, Statistics]]:
+        """Return variant, calling tenant and figures of all that there are of an application."""
+        return [(*key[1:], self.statistics[key]) for key in self._keys.get(application_id, ())]
 
     def of_application(self, application_id: str) -> dict[str, Statistics]:
-        """Figures of an application by variant, summed over tenants."""
-        result: dict[str, Statistics] = {}
-        for (application, variant, _), statistics in self.statistics.items():
-            if application == application_id:
-                merge(result.setdefault(variant, Statistics()), statistics)
-        return result
+        """Return figures of an application by variant, summed over tenants; to be read only."""
+        by_variant: dict[str, list[Statistics]] = {}
+        for variant, _, statistics in self.of_callers(application_id):
+            by_variant.setdefault(variant, []).append(statistics)
+        return {variant: each[0] if len(each) == 1 else _sum(each) for variant, each in by_variant.items()}
 
     def ran_ns(self, tenant: str) -> int:
         """What runs of a tenant's requests took, to all applications that there are."""
@@ -269,7 +277,7 @@ class Telemetry:
 
     def forget_application(self, application_id: str) -> None:
         """Drop the figures of a deleted application, so that names coming and going do not grow the process."""
-        for key in [k for k in self.statistics if k[0] == application_id]:
+        for key in self._keys.pop(application_id, ()):
             del self.statistics[key]
         self.windows.pop(application_id, None)
         if self.notable is not None:
@@ -279,6 +287,9 @@ class Telemetry:
         """Drop what is kept of requests of a tenant that is gone: another one may have its name one day."""
         for key in [k for k in self.statistics if k[2] == tenant]:
             del self.statistics[key]
+            self._keys[key[0]].remove(key)
+            if not self._keys[key[0]]:
+                del self._keys[key[0]]
         if self.notable is not None:
             self.notable.forget_tenant(tenant)
 
@@ -286,6 +297,7 @@ class Telemetry:
         found = self.statistics.get(key)
         if found is None:
             found = self.statistics[key] = Statistics()
+            self._keys.setdefault(key[0], []).append(key)
         return found
 
 
@@ -297,6 +309,13 @@ def _count_slo(statistics: Statistics, kept: bool | None) -> None:
     if kept is not None:
         statistics.slo_requests += 1
         statistics.slo_kept += kept
+
+
+def _sum(each: Sequence[Statistics]) -> Statistics:
+    total = Statistics()
+    for one in each:
+        merge(total, one)
+    return total
 
 
 def merge(into: Statistics, other: Statistics) -> None:

@@ -150,8 +150,13 @@ def test_figures_of_an_application_add_up(telemetry: Telemetry) -> None:
     assert telemetry.statistics[KEY].inferences == 1  # adding up changes nothing
     telemetry.forget_tenant("u")
     assert set(telemetry.statistics) == {KEY, ("t/a", "", "v"), ("t/ab", "v", "t")}
+    assert {name: one.inferences for name, one in telemetry.of_application("t/a").items()} == {"v": 1, "": 0}
+    assert telemetry.applications() == ["t/a", "t/ab"]
     telemetry.forget_application("t/a")
+    assert telemetry.of_application("t/a") == {}
     assert list(telemetry.statistics) == [("t/ab", "v", "t")]
+    telemetry.forget_tenant("t")
+    assert telemetry.applications() == []
 
 
 def test_recent_run_times_are_of_warm_requests_of_one_item(telemetry: Telemetry) -> None:
