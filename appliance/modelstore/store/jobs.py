@@ -2,6 +2,7 @@
 
 import datetime
 
+from sqlalchemy.orm import defer
 from sqlmodel import Session, col, select
 
 from appliance.domain.errors import UnknownJob
@@ -11,6 +12,8 @@ from appliance.modelstore.store.records import PAGE, Change, Changes, Records
 from appliance.modelstore.store.tables import JobRow
 
 UNFINISHED = (JobState.QUEUED.value, JobState.RUNNING.value)
+_WITHOUT_REQUEST = defer(JobRow.request)  # type: ignore[arg-type]  # a column, not its value
+"""Records of jobs hold nothing of the request, which takes as long to read as the rest of a row."""
 
 
 def job_row(session: Session, id: str) -> JobRow:
@@ -52,7 +55,7 @@ class Jobs:
         self, tenant: str | None = None, *, model_id: str | None = None, before: str = "", limit: int = PAGE
     ) -> list[JobRecord]:
         """Newest first, those older than the job `before`; of one tenant, of one model, or of all."""
-        query = select(JobRow).order_by(col(JobRow.id).desc()).limit(limit)
+        query = select(JobRow).options(_WITHOUT_REQUEST).order_by(col(JobRow.id).desc()).limit(limit)
         if tenant is not None:
             query = query.where(JobRow.tenant == tenant)
         if model_id is not None:
