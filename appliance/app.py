@@ -302,6 +302,7 @@ class Appliance:
             keyring=keyring,
             browsers=_browsers(settings, clock, keyring),
             in_flight=self.in_flight,
+            turns=self.turns,
             regions=regions,
             media=media,
             predictor=predictor,

@@ -11,6 +11,7 @@ from appliance.api.auth.refused_sign_ins import RefusedSignIns
 from appliance.api.auth.sign_in_links import SignInLinks
 from appliance.api.deferred import DeferredRequests
 from appliance.api.http.limits import InFlight
+from appliance.api.http.turns import Turns
 from appliance.api.regions.regions import Regions
 from appliance.clock import Clock
 from appliance.domain.hardware import ProcessorDescription, ProcessorStatus
@@ -66,6 +67,8 @@ class ServingBox:
     keyring: KeyRing
     browsers: Browsers
     in_flight: InFlight
+    turns: Turns
+    """Parts of a turn of the event loop, on which long answers draw."""
     regions: Regions | None
     """Shared memory; None: the box takes none."""
     media: MediaPool

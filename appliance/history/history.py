@@ -5,7 +5,7 @@ What the file does not hold yet is kept here, for an hour at most where it canno
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from appliance.history.folding import STAYS_MAX, WINDOWS_MAX
 from appliance.history.pieces import COARSE_S, DAY_S, MINUTE_S, STEP_S
 from appliance.history.residence import Residence
 from appliance.history.sampler import Sampler, Sources
-from appliance.history.series import is_of_tenant, tenant_of
+from appliance.history.series import UP, is_of_tenant, tenant_of
 from appliance.history.thinning import Points, thinned
 from appliance.log import get as get_log
 from appliance.runtime.ports import Background
@@ -161,10 +161,19 @@ class History:
 
     # -- what is asked -------------------------------------------------------------------------------------------------
 
-    def names(self) -> set[str]:
-        """Series that there are."""
-        known = {name for values in self.pending.values() for name in values}
-        return known if self._file is None else known | self._file.names()
+    def names(self) -> Iterator[str]:
+        """Yield the name of each series that there is."""
+        seen: set[str] = set()
+        for names in (set() if self._file is None else self._file.names(), *self.pending.values()):
+            for name in tuple(names):
+                if name not in seen:
+                    seen.add(name)
+                    yield name
+
+    def has(self, name: str) -> bool:
+        """Return whether there is such a series."""
+        is_pending = any(name in values for values in self.pending.values())
+        return is_pending or (self._file is not None and name in self._file.names())
 
     async def read(self, names: Collection[str], start_s: float, end_s: float, points: int) -> Stretch:
         """Series between two times, with at most so many points together. What is too long ago is left out."""
@@ -178,7 +187,10 @@ class History:
             end = self._slot()  # the ten seconds under way, of which there is no sample yet
         count = (end - start) // step
         group = -(-count // max(1, points // max(1, len(names))))
-        more = {slot: dict(values) for slot, values in self.pending.items()}
+        wanted = {*names, UP}
+        more = {
+            slot: {name: values[name] for name in wanted if name in values} for slot, values in self.pending.items()
+        }
 
         def work(file: HistoryFile) -> dict[str, Points]:
             return file.read(names, start, end, is_fine=is_fine, more=more)

@@ -226,10 +226,10 @@ class Catalogue:
 
     def visible_models(self, tenant: str) -> list[Model]:
         """The tenant's own models and the shared ones that its own do not hide; by name."""
+        visible = (model for model in self._models.values() if model.tenant == tenant or model.shared)
         seen: dict[str, Model] = {}
-        for model in sorted(self._models.values(), key=lambda m: (m.tenant != tenant, m.id)):
-            if model.tenant == tenant or model.shared:
-                seen.setdefault(model.name, model)
+        for model in sorted(visible, key=lambda m: (m.tenant != tenant, m.id)):
+            seen.setdefault(model.name, model)
         return [seen[name] for name in sorted(seen)]
 
     def models(self) -> list[Model]:

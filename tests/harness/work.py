@@ -1,4 +1,6 @@
-"""How much work something is, in calls of Python functions: the same on every machine, however busy."""
+"""How much work something is, in calls of Python functions and in objects that are made for answers: the same on every
+machine, however busy.
+"""
 
 import sys
 from asyncio.events import Handle
@@ -6,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
+
+from pydantic import BaseModel
 
 
 def calls_of(work: Callable[[], object]) -> int:
@@ -27,23 +31,33 @@ def calls_of(work: Callable[[], object]) -> int:
 
 @dataclass(slots=True)
 class Turns:
-    """Of the callbacks that this thread's event loop ran: the calls in the longest one."""
+    """Work of the callbacks that this thread's event loop ran."""
 
     calls_max: int = 0
+    """Calls in the callback that made most."""
+    shapes_max: int = 0
+    """Objects of pydantic's in the callback that made most, but for those that other objects hold."""
 
 
 @contextmanager
 def turns() -> Iterator[Turns]:
     """Count within this block."""
     seen, begin = Turns(), Handle._run.__code__
-    count = 0
+    makers = {BaseModel.__init__.__code__, BaseModel.model_validate.__func__.__code__}  # type: ignore[attr-defined]
+    calls = shapes = 0
 
     def on_event(frame: FrameType, event: str, arg: object) -> None:
-        nonlocal count
+        nonlocal calls, shapes
         if event != "call":
             return
-        count = 0 if frame.f_code is begin else count + 1
-        seen.calls_max = max(seen.calls_max, count)
+        if frame.f_code is begin:
+            calls = shapes = 0
+            return
+        calls += 1
+        seen.calls_max = max(seen.calls_max, calls)
+        if frame.f_code in makers:
+            shapes += 1
+            seen.shapes_max = max(seen.shapes_max, shapes)
 
     before = sys.getprofile()
     sys.setprofile(on_event)

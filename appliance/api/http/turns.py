@@ -3,12 +3,14 @@
 In a turn the event loop reads what has come, does the work that follows, and looks for new connections. Then the next
 turn begins. An owner that sends much at once would make a turn long, and all other owners would wait. Work beyond an
 owner's part of a turn is therefore left for the next turn, tenants' work before strangers'. For an owner that is alone
-nothing is slower, because the next turn begins at once.
+nothing is slower, because the next turn begins at once. A long answer is made in steps, each of which is such work.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import TypeVar
+from weakref import WeakValueDictionary
 
 from appliance.clock import NS_PER_MS, Clock
 
@@ -16,8 +18,12 @@ PART_NS = 2 * NS_PER_MS
 """Nanoseconds of an owner, in one turn."""
 TURN_NS = 8 * NS_PER_MS
 """Nanoseconds of all owners together in one turn, for work that earlier turns left over."""
+STEP_NS = NS_PER_MS
+"""Nanoseconds of a step of a long answer."""
 STRANGER = "stranger "
 """Prefix of the name of an owner that has shown no key; no tenant's name begins so."""
+
+Item = TypeVar("Item")
 
 
 class Turns:
@@ -29,6 +35,10 @@ class Turns:
         self._waiting: dict[str, deque[Callable[[], None]]] = {}
         """Calls that wait, by owner; the owner whose turn is next stands first."""
         self._is_ending = False
+        self._long: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """Owner → the lock of its long answers: of many at once each would be held in part."""
+        self._reading: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """Owner → the lock of what is read for them."""
 
     def is_over(self, owner: str) -> bool:
         """Return whether the owner has had its part of this turn, or has calls that wait."""
@@ -46,6 +56,47 @@ class Turns:
         """
         self._waiting.setdefault(owner, deque()).append(call)
         self._end_soon()
+
+    async def collect(self, owner: str, items: Iterable[Item]) -> list[Item]:
+        """Return what an iterable yields. It is asked for its items in steps, in turns in which there is time for the
+        owner: the first step soon, further ones when no other long answer of the owner is being made.
+        """
+        found: list[Item] = []
+        left = iter(items)
+        if not await self._step(owner, left, found):
+            async with self._long.setdefault(owner, asyncio.Lock()):
+                while not await self._step(owner, left, found):
+                    pass
+        return found
+
+    async def alone(self, owner: str, read: Callable[[], Awaitable[Item]]) -> Item:
+        """Return what is read for a long answer. Of many that an owner asks for at once one is read at a time: threads
+        that read hold up the event loop, and who else wants to read.
+        """
+        async with self._reading.setdefault(owner, asyncio.Lock()):
+            return await read()
+
+    async def _step(self, owner: str, left: Iterator[Item], found: list[Item]) -> bool:
+        """Append items to those found for a step's time; return whether there are no more."""
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def step() -> None:
+            if done.done():  # the caller was cancelled
+                return
+            end_ns = self.now_ns() + STEP_NS
+            try:
+                for item in left:
+                    found.append(item)
+                    if self.now_ns() >= end_ns:
+                        done.set_result(False)
+                        return
+            except Exception as error:
+                done.set_exception(error)
+            else:
+                done.set_result(True)
+
+        self.next(owner, step)
+        return await done
 
     def _end_soon(self) -> None:
         if not self._is_ending:

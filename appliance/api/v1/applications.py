@@ -1,11 +1,11 @@
 """Applications: a tenant's registered uses of models."""
 
 from dataclasses import replace
-from functools import partial
 from operator import attrgetter
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
+from starlette.responses import Response
 
 from appliance.api.auth.named import callable_application, own_application
 from appliance.api.box import RunningBox
@@ -84,7 +84,7 @@ async def create_application(
     return shape_of(box, await box.store.applications.create(application))
 
 
-@router.get("", summary="List applications", responses=problems(Forbidden))
+@router.get("", summary="List applications", response_model=Page[ApplicationShape], responses=problems(Forbidden))
 async def list_applications(
     box: TheBox,
     principal: Caller,
@@ -92,17 +92,24 @@ async def list_applications(
     summary: Summary = False,
     cursor: Cursor = "",
     limit: Limit = 100,
-) -> Page[ApplicationShape]:
+) -> Response:
     """What this key can call, by name: the tenant's own applications and the shared ones that they do not hide.
 
     With `summary=true` there are neither warnings nor the reason of the choice, and of the variants the first alone.
     """
-    shape = partial(_summary_of if summary else shape_of, box)
+    shape_one = _summary_of if summary else shape_of
+
+    def row(application: Application) -> ApplicationShape | None:
+        is_gone = box.catalogue.application(application.id) is None  # deleted while the page is made
+        return None if is_gone else shape_one(box, application)
+
     if every_tenant:
-        return page_of_all(box.catalogue.applications(), cursor, limit, lambda a: a.id, shape)
-    visible = [a for a in box.catalogue.visible(principal.tenant) if principal.may_call(a.name)]
-    visible.sort(key=attrgetter("name"))
-    return page_of_all(visible, cursor, limit, lambda a: a.name, shape)
+        found, key = box.catalogue.applications(), attrgetter("id")
+    else:
+        found = [a for a in box.catalogue.visible(principal.tenant) if principal.may_call(a.name)]
+        key = attrgetter("name")
+        found.sort(key=key)
+    return await page_of_all(box.turns, principal.tenant, found, cursor, limit, key, row)
 
 
 @router.get("/{application}", summary="Show an application", responses=problems(UnknownApplication))
@@ -204,9 +211,8 @@ def shape_of(box: RunningBox, application: Application) -> ApplicationShape:
     else:
         model, task, variants = entry.model.name, entry.model.task.kind, [s.variant.name for s in entry.order]
         warnings, choice = warnings_of(entry, MemoryAccount(box.memory, box.shares)), entry.reason
-    by_variant = box.telemetry.of_application(application.id)
-    figures = by_variant.values()
-    asked, kept = sum(f.slo_requests for f in figures), sum(f.slo_kept for f in figures)
+    figures = [(variant, one) for variant, _caller, one in box.telemetry.of_callers(application.id)]
+    asked, kept = sum(f.slo_requests for _, f in figures), sum(f.slo_kept for _, f in figures)
     return ApplicationShape(
         name=application.name,
         tenant=application.tenant,
@@ -226,7 +232,7 @@ def shape_of(box: RunningBox, application: Application) -> ApplicationShape:
         warnings=warnings,
         slo_requests=asked,
         slo_kept=kept / asked if asked else None,
-        served=served_shape(served_by(box, application.id, by_variant.items())),
+        served=served_shape(served_by(box, application.id, figures)),
     )
 
 

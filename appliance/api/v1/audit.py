@@ -1,8 +1,7 @@
 """Who changed what: the audit."""
 
-from dataclasses import asdict
-
 from fastapi import APIRouter
+from starlette.responses import Response
 
 from appliance.api.auth.keyring import Principal
 from appliance.api.http.documented import problems
@@ -17,8 +16,8 @@ from appliance.wire.shape import Page
 router = APIRouter(prefix="/v1/audit", tags=["system"])
 
 
-@router.get("", summary="Who changed what", responses=problems(Forbidden))
-async def list_audit(box: TheBox, principal: Member, cursor: Before = "", limit: Limit = 100) -> Page[AuditShape]:
+@router.get("", summary="Who changed what", response_model=Page[AuditShape], responses=problems(Forbidden))
+async def list_audit(box: TheBox, principal: Member, cursor: Before = "", limit: Limit = 100) -> Response:
     """Newest first: what was changed under `/v1`, when, with which key, and who signed in; refused sign-ins are counted
     by address. Requests to applications, frames and pieces of uploads are none of it.
 
@@ -26,16 +25,30 @@ async def list_audit(box: TheBox, principal: Member, cursor: Before = "", limit:
     admins' the newest `audit.rows_max` are kept, for `audit.kept_days`.
     """
     tenant = None if principal.is_admin else principal.tenant
-    records = await box.store.audit.page(tenant, before=int(cursor) if cursor else None, limit=limit + 1)
-    return page(records, limit, lambda one: str(one.id), lambda one: shape_of(one, principal))
+    owner, before = principal.tenant, int(cursor) if cursor else None
+    records = await box.turns.alone(owner, lambda: box.store.audit.page(tenant, before=before, limit=limit + 1))
+    return await page(box.turns, owner, records, limit, lambda one: str(one.id), lambda one: shape_of(one, principal))
 
 
 def shape_of(record: AuditRecord, principal: Principal) -> AuditShape:
     """The entry as the caller may see it."""
     actor = record.actor
     is_hidden = not principal.is_admin and (actor is None or actor.role is Role.ADMIN)
-    shown = None if actor is None else ActorShape.model_validate(actor)
-    if shown is not None and is_hidden:
-        shown = shown.model_copy(update={"key_id": None, "label": ""})
-    fields = asdict(record) | {"actor": shown, "address": None if is_hidden else record.address}
-    return AuditShape.model_validate(fields)
+    shown = None
+    if actor is not None:
+        key_id, label = (None, "") if is_hidden else (actor.key_id, actor.label)
+        shown = ActorShape(tenant=actor.tenant, role=actor.role, key_id=key_id, label=label)
+    return AuditShape(
+        id=record.id,
+        at=record.at,
+        tenant=record.tenant,
+        action=record.action,
+        method=record.method,
+        path=record.path,
+        subject=record.subject,
+        change=None if record.change is None else dict(record.change),
+        actor=shown,
+        address=None if is_hidden else record.address,
+        outcome=record.outcome,
+        times=record.times,
+    )

@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
-from starlette.responses import FileResponse
+from starlette.responses import FileResponse, Response
 
 from appliance.api.auth.keyring import Principal
 from appliance.api.box import RunningBox
@@ -47,13 +47,14 @@ async def make_backup(box: TheBox, _: Admin) -> BackupShape:
     return BackupShape.model_validate(await box.backups.begin())
 
 
-@router.get("/v1/backups", summary="List backups", responses=problems(Forbidden))
-async def list_backups(box: TheBox, _: Admin, cursor: Cursor = "", limit: Limit = 100) -> Page[BackupShape]:
+@router.get("/v1/backups", summary="List backups", response_model=Page[BackupShape], responses=problems(Forbidden))
+async def list_backups(box: TheBox, principal: Admin, cursor: Cursor = "", limit: Limit = 100) -> Response:
     """Newest first, with the one that is being made. Of the nightly ones `backups.kept` stay."""
     found = await box.backups.all()
     names = [one.name for one in found]
     start = names.index(cursor) + 1 if cursor in names else 0
-    return page(found[start : start + limit + 1], limit, _name, BackupShape.model_validate)
+    part = found[start : start + limit + 1]
+    return await page(box.turns, principal.tenant, part, limit, _name, BackupShape.model_validate)
 
 
 @router.get(

@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
+from starlette.responses import Response
 
 from appliance.api.auth.keyring import Principal
 from appliance.api.http.documented import problems
@@ -43,7 +45,7 @@ ApplicationName = Annotated[
 DecisionId = Annotated[int, Path(ge=1, lt=10**18, description="Its `id` on the page.", examples=[4711])]
 
 
-@router.get("", summary="What was decided, and why", responses=problems(Forbidden))
+@router.get("", summary="What was decided, and why", response_model=Page[DecisionShape], responses=problems(Forbidden))
 async def list_decisions(
     box: TheBox,
     principal: Member,
@@ -51,7 +53,7 @@ async def list_decisions(
     limit: Limit = 100,
     kind: Kind = None,
     application: ApplicationName = None,
-) -> Page[DecisionShape]:
+) -> Response:
     """Newest first: who left memory for whom, with everything that the policy knew; who was not let in, and what was
     dropped; how the budget moved; what devices with a session send.
 
@@ -61,14 +63,17 @@ async def list_decisions(
     """
     if application is not None and "/" not in application:
         application = application_id(principal.tenant, application)
-    records = await box.store.decisions.page(
+    read = partial(
+        box.store.decisions.page,
         None if principal.is_admin else principal.tenant,
         kind=kind,
         application=application,
         before=int(cursor) if cursor else None,
         limit=limit + 1,
     )
-    return page(records, limit, lambda record: str(record.id), lambda record: shape_of(record, principal))
+    records = await box.turns.alone(principal.tenant, read)
+    shape = partial(shape_of, principal=principal)
+    return await page(box.turns, principal.tenant, records, limit, lambda record: str(record.id), shape)
 
 
 @router.get("/{decision}", summary="Show a decision", responses=problems(Forbidden, UnknownDecision))

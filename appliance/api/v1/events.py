@@ -10,6 +10,7 @@ from pydantic import Field
 from starlette.responses import StreamingResponse
 
 from appliance.api.auth.keyring import Principal
+from appliance.api.box import RunningBox
 from appliance.api.http.documented import example, problems
 from appliance.api.http.problems import told as told_of
 from appliance.api.http.sse import HEARTBEAT, beating, event_stream, frame
@@ -22,6 +23,9 @@ from appliance.wire.fields import Text
 
 _ID = re.compile("[0-9]{1,18}")
 """An id of an event; a reader that sends anything else has seen none of ours."""
+
+AT_ONCE = 100
+"""Events that were missed, of which one piece of the answer is made."""
 
 router = APIRouter(prefix="/v1/events", tags=["events"])
 
@@ -82,17 +86,24 @@ async def follow(
     if after is None and latest is not None:
         seen = [event.id for event in box.telemetry.recent() if is_told(event, principal, wanted)][-latest:]
         after = seen[0] - 1 if seen else None
-    return event_stream(_frames(told(box.telemetry.subscribe(after), principal, wanted), welcome))
+    return event_stream(_frames(box, principal, welcome, after, wanted))
 
 
-async def _frames(events: AsyncIterator[Event], welcome: Welcome) -> AsyncIterator[bytes]:
-    async for event in beating(events):
+async def _frames(
+    box: RunningBox, principal: Principal, welcome: Welcome, after: int | None, kinds: Collection[str]
+) -> AsyncIterator[bytes]:
+    """Yield what was missed, many events at once, then each event as it comes."""
+    missed = [] if after is None else box.telemetry.recent(after)
+    for start in range(0, len(missed), AT_ONCE):
+        some = missed[start : start + AT_ONCE]
+        frames = (frame_of(event) if is_told(event, principal, kinds) else b"" for event in some)
+        piece = b"".join(await box.turns.collect(principal.tenant, frames))
+        if piece and welcome.holds(have_frames_come=False):
+            yield piece
+    async for event in beating(told(box.telemetry.subscribe(missed[-1].id if missed else after), principal, kinds)):
         if not welcome.holds(have_frames_come=False):
             return  # the key was revoked or has expired, or the browser has signed out
-        if event is None:
-            yield HEARTBEAT
-        else:
-            yield frame(shape_of(event).model_dump(mode="json"), event=event.event, id=event.id)
+        yield HEARTBEAT if event is None else frame_of(event)
 
 
 async def told(
@@ -112,6 +123,11 @@ def is_told(event: Event, principal: Principal, kinds: Collection[str] = ()) -> 
     if not principal.is_admin and event.tenant != principal.tenant:
         return False
     return not kinds or any(event.event == kind or event.event.startswith(f"{kind} ") for kind in kinds)
+
+
+def frame_of(event: Event) -> bytes:
+    """Return an event as it is sent to those who follow."""
+    return frame(shape_of(event).model_dump(mode="json"), event=event.event, id=event.id)
 
 
 def shape_of(event: Event) -> EventShape:

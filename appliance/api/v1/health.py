@@ -3,7 +3,7 @@
 import asyncio
 import datetime
 import shutil
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterator, Sequence
 
 from fastapi import APIRouter
 
@@ -42,10 +42,11 @@ async def health(box: TheBox, principal: Member) -> HealthShape:
 
     An admin key sees all of them, a tenant's key those that concern the tenant.
     """
+    troubled = list(filter(None, await box.turns.collect(principal.tenant, _troubled(box, principal))))
     checks = [
         _answers(box),
-        *_quarantine(box, principal),
-        _contents(box, principal),
+        *_quarantine(troubled, principal),
+        _contents(troubled, principal),
         await _looked("keys", _keys(box, principal)),
     ]
     if principal.is_admin:
@@ -235,19 +236,24 @@ def _confinement(box: RunningBox) -> CheckShape:
     return _good("imports", "what touches uploaded files is confined")
 
 
-def _models(box: RunningBox, principal: Principal) -> list[Model]:
-    """Return the models that a key may hear of: all for an admin key, else those that the tenant sees."""
-    return box.catalogue.models() if principal.is_admin else box.catalogue.visible_models(principal.tenant)
+def _troubled(box: RunningBox, principal: Principal) -> Iterator[Model | None]:
+    """Yield the models with a variant that is damaged or quarantined, None in the place of others; for an admin key of
+    all tenants, else of those that the tenant sees.
+    """
+    models = box.catalogue.models() if principal.is_admin else box.catalogue.visible_models(principal.tenant)
+    for model in models:
+        is_troubled = any(one.is_damaged or one.state is VariantState.QUARANTINED for one in model.variants)
+        yield model if is_troubled else None
 
 
 def _name(model: Model, principal: Principal) -> str:
     return model.name if model.tenant == principal.tenant else model.id
 
 
-def _quarantine(box: RunningBox, principal: Principal) -> Iterator[CheckShape]:
+def _quarantine(troubled: Sequence[Model], principal: Principal) -> Iterator[CheckShape]:
     names = [
         f"{_name(model, principal)} {variant.name}"
-        for model in _models(box, principal)
+        for model in troubled
         for variant in model.variants
         if variant.state is VariantState.QUARANTINED
     ]
@@ -262,11 +268,9 @@ def _quarantine(box: RunningBox, principal: Principal) -> Iterator[CheckShape]:
         yield _good("quarantine", "no variant is taken out of service")
 
 
-def _contents(box: RunningBox, principal: Principal) -> CheckShape:
+def _contents(troubled: Sequence[Model], principal: Principal) -> CheckShape:
     """Files of models as they were found when they were read last: at a load, and every night."""
-    damaged = [
-        (model, variant) for model in _models(box, principal) for variant in model.variants if variant.is_damaged
-    ]
+    damaged = [(model, variant) for model in troubled for variant in model.variants if variant.is_damaged]
     if not damaged:
         return _good("files of models", "all are as they were uploaded")
     names = ", ".join(f"{_name(model, principal)} {variant.name}" for model, variant in damaged)

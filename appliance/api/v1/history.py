@@ -2,6 +2,10 @@
 
 import asyncio
 import datetime
+from collections.abc import Iterator
+from functools import partial
+from heapq import merge
+from itertools import islice
 from math import isnan
 from typing import Annotated
 
@@ -13,6 +17,7 @@ from appliance.api.auth.keyring import Principal
 from appliance.api.box import RunningBox
 from appliance.api.http.documented import problems
 from appliance.api.v1.deps import Member, TheBox
+from appliance.api.v1.pages import document, written
 from appliance.api.v1.stays import Seen, as_columns, as_rows
 from appliance.domain.errors import BadPeriod, BadSeries, Forbidden
 from appliance.domain.names import application_id
@@ -26,6 +31,8 @@ router = APIRouter(tags=["system"])
 POINTS_MAX = 2_000
 SERIES_MAX = 50
 """Series that one question may name."""
+PART_NAMES = 500
+"""Names that are sorted in one step."""
 _SHOWN = datetime.timedelta(hours=1)
 """What is answered where `from` is left out."""
 
@@ -49,7 +56,12 @@ Columns = Annotated[
 ]
 
 
-@router.get("/v1/history", summary="What happened, as figures", responses=problems(Forbidden, BadSeries, BadPeriod))
+@router.get(
+    "/v1/history",
+    summary="What happened, as figures",
+    response_model=HistoryShape,
+    responses=problems(Forbidden, BadSeries, BadPeriod),
+)
 async def history(
     box: TheBox,
     principal: Member,
@@ -57,7 +69,7 @@ async def history(
     start: From = None,
     to: To = None,
     points: PointsMax = 1_000,
-) -> HistoryShape:
+) -> Response:
     """Series over a stretch of time: every 10 seconds of the last 24 hours, every 5 minutes of the last 30 days
     (`history.days`). Where that is more than `points`, each point stands for several samples, and says their mean, the
     least and the most of them.
@@ -67,29 +79,30 @@ async def history(
     """
     since, until = _period(box, start, to)
     names = list(dict.fromkeys(series or ()))
-    known = sorted(name for name in box.history.names() if _sees(principal, name)) if not names else []
+    all_names = iter(()) if names else box.history.names()
+    seen = (name if _sees(principal, name) else "" for name in all_names)
+    known = await box.turns.collect(principal.tenant, _in_order(seen))
     for name in names:
         if not (_sees(principal, name) and _exists(box, name)):
             raise BadSeries(series=name)
     if len(names) > points:
         raise BadPeriod(field="points", reason=f"points: {len(names)} series have at least a point each")
-    found = await box.history.read(names, since.timestamp(), until.timestamp(), points)
-    return HistoryShape(
-        start=datetime.datetime.fromtimestamp(found.start, datetime.UTC),
-        step_s=found.step_s,
-        count=found.count,
-        series=[
-            SeriesShape(
-                name=name,
-                unit=MEASURES[split_name(name)[0]].unit,
-                mean=_plain(found.series[name].mean),
-                least=_plain(found.series[name].least),
-                most=_plain(found.series[name].most),
-            )
-            for name in names
-        ],
-        known=known,
+    read = partial(box.history.read, names, since.timestamp(), until.timestamp(), points)
+    found = await box.turns.alone(principal.tenant, read)
+    shapes = (
+        SeriesShape(
+            name=name,
+            unit=MEASURES[split_name(name)[0]].unit,
+            mean=_plain(found.series[name].mean),
+            least=_plain(found.series[name].least),
+            most=_plain(found.series[name].most),
+        )
+        for name in names
     )
+    begin = datetime.datetime.fromtimestamp(found.start, datetime.UTC)
+    shown = HistoryShape(start=begin, step_s=found.step_s, count=found.count, series=[], known=[])
+    rows = await written(box.turns, principal.tenant, shapes)
+    return document(shown.model_dump(mode="json") | {"series": rows, "known": list(filter(None, known))})
 
 
 @router.get(
@@ -115,10 +128,13 @@ async def memory_history(
     since, until = _period(box, start, to)
     if application is not None and "/" not in application:
         application = application_id(principal.tenant, application)
-    found = await box.history.residency(since.timestamp(), until.timestamp(), reasons=reasons)
-    seen = Seen(principal, application, _own_names(box, principal))
+    read = partial(box.history.residency, since.timestamp(), until.timestamp(), reasons=reasons)
+    found = await box.turns.alone(principal.tenant, read)
+    own_names = () if principal.is_admin else await box.turns.collect(principal.tenant, _own_names(box, principal))
+    seen = Seen(principal, application, dict(own_names))
     # In a thread, and as it is: ten thousand rows would hold the event loop.
-    body = await asyncio.to_thread(as_columns if columns else as_rows, found, since, until, seen)
+    write = partial(asyncio.to_thread, as_columns if columns else as_rows, found, since, until, seen)
+    body = await box.turns.alone(principal.tenant, write)
     return Response(body, media_type="application/json")
 
 
@@ -134,6 +150,15 @@ def _period(
     if since >= until:
         raise BadPeriod(field="from", reason="from: it is not before `to`")
     return since, until
+
+
+def _in_order(names: Iterator[str]) -> Iterator[str]:
+    """Yield names in order, and before that an empty one for each part of them that was sorted."""
+    parts = []
+    while part := sorted(islice(names, PART_NAMES)):
+        parts.append(part)
+        yield ""
+    yield from merge(*parts)
 
 
 def _sees(principal: Principal, name: str) -> bool:
@@ -152,7 +177,7 @@ def _exists(box: RunningBox, name: str) -> bool:
         return True
     if Scope.TENANT in known.scopes and box.catalogue.has_tenant(subject):
         return True
-    return name in box.history.names()
+    return box.history.has(name)
 
 
 def _plain(samples: Samples) -> list[float | None]:
@@ -160,12 +185,10 @@ def _plain(samples: Samples) -> list[float | None]:
     return [None if isnan(value) else float(f"{value:.6g}") for value in np.asarray(samples, np.float64).tolist()]
 
 
-def _own_names(box: RunningBox, principal: Principal) -> dict[tuple[str, str], str]:
-    """What the variant of a build is called in each application of a tenant: (application, build) → name."""
-    return {
-        (entry.application.id, build): servable.name
-        for entry in box.catalogue.entries()
-        if entry.application.tenant == principal.tenant
-        for servable in reversed(entry.servables.values())
-        for build in servable.builds
-    }
+def _own_names(box: RunningBox, principal: Principal) -> Iterator[tuple[tuple[str, str], str]]:
+    """Yield what the variant of a build is called in each application of a tenant: (application, build), name."""
+    for entry in box.catalogue.entries():
+        if entry.application.tenant == principal.tenant:
+            for servable in reversed(entry.servables.values()):
+                for build in servable.builds:
+                    yield (entry.application.id, build), servable.name

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Annotated
 
 from fastapi import APIRouter, Path
-from starlette.responses import StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 from appliance.api.auth.keyring import Principal
 from appliance.api.box import RunningBox
@@ -30,13 +30,15 @@ LOOK_S = 1.0
 HEARTBEAT_LOOKS = 15
 
 
-@router.get("", summary="List jobs", responses=problems(Forbidden))
+@router.get("", summary="List jobs", response_model=Page[JobShape], responses=problems(Forbidden))
 async def list_jobs(
     box: TheBox, principal: Member, every_tenant: EveryTenant, cursor: Cursor = "", limit: Limit = 100
-) -> Page[JobShape]:
+) -> Response:
     """The tenant's imports, newest first; with `tenant=*` those of all tenants in one order."""
-    jobs = await box.store.jobs.page(None if every_tenant else principal.tenant, before=cursor, limit=limit + 1)
-    return page(jobs, limit, lambda job: job.id, lambda job: shape_of(box, job))
+    owner = principal.tenant
+    tenant = None if every_tenant else owner
+    jobs = await box.turns.alone(owner, lambda: box.store.jobs.page(tenant, before=cursor, limit=limit + 1))
+    return await page(box.turns, owner, jobs, limit, lambda job: job.id, lambda job: shape_of(box, job))
 
 
 @router.get("/{job}", summary="Show a job", responses=problems(Forbidden, UnknownJob))

@@ -1,19 +1,19 @@
 """The Prometheus text of `/metrics`, made from the telemetry when it is asked for.
 
 A tenant's key sees the series of its own requests; what belongs to the box as a whole is for admins. With a thousand
-applications it has a hundred thousand lines, so they are written one by one, with pauses in which the event loop
-answers others: the client library of Prometheus makes a whole page, or at least a whole family, at once.
+applications it has a hundred thousand lines, so they are written a few at a time, in parts of turns of the event loop:
+the client library of Prometheus makes a whole page, or at least a whole family, at once.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from operator import itemgetter
 
 from prometheus_client.utils import floatToGoString
 
 from appliance import log
 from appliance.api.box import RunningBox
-from appliance.api.http.steps import Steps
 from appliance.api.v1.served import each_served, served_by
 from appliance.clock import NS_PER_S
 from appliance.domain.pipeline import NoAnswer
@@ -24,7 +24,7 @@ from appliance.runtime.sessions.figures import Mean, SessionFigures
 from appliance.runtime.telemetry import BUCKETS_S, PARTS, Histogram, Statistics, WindowCounts
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-LINES = 64
+LINES = 16
 """Written between two looks at the clock."""
 _number: Callable[[float], str] = floatToGoString
 _BOUNDS = tuple(_number(bound) for bound in (*BUCKETS_S, float("inf")))
@@ -54,25 +54,23 @@ _Sample = tuple[str, float]
 """Labels as `_labels` writes them, and the value."""
 
 
-async def metrics_text(box: RunningBox, tenant: str | None) -> bytes:
-    """All series of the box, or those of one calling tenant; each as of the instant at which it is written."""
+async def metrics_text(box: RunningBox, tenant: str | None, owner: str) -> bytes:
+    """All series of the box, or those of one calling tenant; each as of the instant at which it is written, in a turn
+    in which there is time for the owner.
+    """
     lines = _lines(box, tenant)
-    pieces: list[bytes] = []
-    steps = Steps(box.clock)
-    while some := list(islice(lines, LINES)):
-        pieces.append("".join(some).encode())
-        if steps.is_over:
-            await steps.pause()
-    return b"".join(pieces)
+    some: Iterator[list[str]] = iter(lambda: list(islice(lines, LINES)), [])
+    return b"".join(await box.turns.collect(owner, ("".join(each).encode() for each in some)))
 
 
 def _lines(box: RunningBox, tenant: str | None) -> Iterator[str]:
     """Yield lines, and an empty one for each step of work that writes none."""
-    figures = {
-        (caller, application, variant): each
-        for (application, variant, caller), each in sorted(box.telemetry.statistics.items())
-        if tenant in (None, caller)
-    }
+    figures: dict[tuple[str, str, str], Statistics] = {}
+    for application in sorted(box.telemetry.applications()):
+        for variant, caller, one in sorted(box.telemetry.of_callers(application), key=itemgetter(0, 1)):
+            if tenant in (None, caller):
+                figures[caller, application, variant] = one
+        yield ""
     yield from _requests(figures)
     yield from _served(box, figures)
     yield from _sessions(box, tenant)
@@ -417,7 +415,10 @@ def _run_times(box: RunningBox) -> Iterator[str]:
 
 
 def _reloads(box: RunningBox) -> Iterator[str]:
-    rows = box.residency.snapshot()["applications"]
+    rows = []
+    for row in box.residency.rows():
+        rows.append(row)
+        yield ""
 
     def each(figure: str) -> Iterator[_Sample]:
         for row in rows:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path as File
 from typing import Annotated, Any
 
@@ -135,7 +136,7 @@ async def create_model(request: Request, box: TheBox, principal: Member, respons
     return _accepted(response, box, job)
 
 
-@router.get("", summary="List models", responses=problems(Forbidden))
+@router.get("", summary="List models", response_model=Page[ModelSummary], responses=problems(Forbidden))
 async def list_models(
     box: TheBox,
     principal: Member,
@@ -143,15 +144,17 @@ async def list_models(
     summary: Summary = False,
     cursor: Cursor = "",
     limit: Limit = 100,
-) -> Page[ModelSummary]:
+) -> Response:
     """The tenant's own models and the shared ones that they do not hide, by name.
 
     With `summary=true` the names of the variants are left out; `variants_count` says how many there are.
     """
     shape = partial(model_summary, with_variants=not summary)
     if every_tenant:
-        return page_of_all(box.catalogue.models(), cursor, limit, lambda model: model.id, shape)
-    return page_of_all(box.catalogue.visible_models(principal.tenant), cursor, limit, lambda model: model.name, shape)
+        found, key = box.catalogue.models(), attrgetter("id")
+    else:
+        found, key = box.catalogue.visible_models(principal.tenant), attrgetter("name")
+    return await page_of_all(box.turns, principal.tenant, found, cursor, limit, key, shape)
 
 
 @router.get("/{model}", summary="Show a model", responses=problems(Forbidden, UnknownModel))
@@ -173,17 +176,20 @@ async def delete_model(model: ModelName, box: TheBox, principal: Member) -> Dele
     return Deleted(deleted=model)
 
 
-@router.get("/{model}/variants", summary="List a model's variants", responses=problems(Forbidden, UnknownModel))
+@router.get(
+    "/{model}/variants",
+    summary="List a model's variants",
+    response_model=Page[VariantShape],
+    responses=problems(Forbidden, UnknownModel),
+)
 async def list_variants(
     model: ModelName, box: TheBox, principal: Member, cursor: Cursor = "", limit: Limit = 100
-) -> Page[VariantShape]:
+) -> Response:
     """By name, with what was measured of each."""
     found = box.catalogue.resolve_model(principal.tenant, model)
-    variants = sorted(
-        variant_shapes(found, box.memory.snapshot(), box.catalogue, box.importer),
-        key=lambda variant: variant.name,
-    )
-    return page_of_all(variants, cursor, limit, lambda v: v.name, lambda v: v)
+    shapes = variant_shapes(found, box.memory.snapshot(), box.catalogue, box.importer)
+    variants = sorted(await box.turns.collect(principal.tenant, shapes), key=attrgetter("name"))
+    return await page_of_all(box.turns, principal.tenant, variants, cursor, limit, attrgetter("name"), lambda v: v)
 
 
 @router.post(

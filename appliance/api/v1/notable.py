@@ -4,8 +4,10 @@ decision behind it.
 
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from fastapi import APIRouter
+from starlette.responses import Response
 
 from appliance.api.auth.keyring import Principal
 from appliance.api.auth.named import callable_application
@@ -13,6 +15,7 @@ from appliance.api.http.documented import problems
 from appliance.api.v1.applications import ApplicationName
 from appliance.api.v1.decisions import shape_of as decision_shape
 from appliance.api.v1.deps import Member, TheBox
+from appliance.api.v1.pages import document, written
 from appliance.clock import NS_PER_MS
 from appliance.domain.decisions import DecisionRecord
 from appliance.domain.errors import Forbidden, UnknownApplication
@@ -39,9 +42,10 @@ stored once a minute.
 @router.get(
     "/{application}/requests",
     summary="Why was that answer slow?",
+    response_model=list[NotableShape],
     responses=problems(Forbidden, UnknownApplication),
 )
-async def show_requests(application: ApplicationName, box: TheBox, principal: Member) -> list[NotableShape]:
+async def show_requests(application: ApplicationName, box: TheBox, principal: Member) -> Response:
     """The latest requests that were late, cold, failed or answered by another variant than the first choice, newest
     first, and samples of the others. Kept in memory, without anything that they carried.
 
@@ -50,12 +54,12 @@ async def show_requests(application: ApplicationName, box: TheBox, principal: Me
     found = callable_application(box.catalogue, principal, application)
     kept = [] if box.telemetry.notable is None else box.telemetry.notable.of(found.id)
     seen = [one for one in kept if principal.is_admin or one.kind.tenant == principal.tenant]
-    if not seen:
-        return []
     tenant = None if principal.is_admin else principal.tenant
-    decisions = await box.store.decisions.page(tenant, application=found.id, limit=_DECISIONS_MAX)
+    read = partial(box.store.decisions.page, tenant, application=found.id, limit=_DECISIONS_MAX)
+    decisions = await box.turns.alone(principal.tenant, read) if seen else ()
     zero = box.clock.wall_now() - datetime.timedelta(microseconds=box.clock.now_ns() / 1000)
-    return [_shape(one, zero, decisions, principal) for one in seen]
+    rows = (_shape(one, zero, decisions, principal) for one in seen)
+    return document(await written(box.turns, principal.tenant, rows))
 
 
 def _shape(

@@ -1,23 +1,59 @@
-"""Lists in pages: `limit` items, and a cursor that is the key of the last one. Stable while things come and go."""
+"""Lists in pages: `limit` items, and a cursor that is the key of the last one. Stable while things come and go.
+
+A page is written row by row, in its owner's parts of turns of the event loop, and answered as it is: the framework
+would check and write all of it once more, in one turn.
+"""
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from appliance.wire.shape import Page
+import orjson
+from starlette.responses import Response
+
+from appliance.api.http.turns import Turns
+from appliance.wire.shape import Shape
 
 Item = TypeVar("Item")
 
 
-def page(items: Sequence[Item], limit: int, key: Callable[[Item], str], shape: Callable[[Item], Any]) -> Page[Any]:
-    """The first `limit` of `items`, which holds one more than `limit` where there are more."""
+async def page(
+    turns: Turns,
+    owner: str,
+    items: Sequence[Item],
+    limit: int,
+    key: Callable[[Item], str],
+    shape: Callable[[Item], Shape | None],
+) -> Response:
+    """Answer with the first `limit` of `items`, which holds one more than `limit` where there are more.
+
+    `shape` returns None for an item that has gone since.
+    """
     cursor = key(items[limit - 1]) if len(items) > limit else None
-    return Page(items=[shape(item) for item in items[:limit]], next_cursor=cursor)
+    rows = await written(turns, owner, map(shape, items[:limit]))
+    return document({"items": rows, "next_cursor": cursor})
 
 
-def page_of_all(
-    items: Sequence[Item], cursor: str, limit: int, key: Callable[[Item], str], shape: Callable[[Item], Any]
-) -> Page[Any]:
-    """The same from a whole list, sorted by `key`."""
+async def page_of_all(
+    turns: Turns,
+    owner: str,
+    items: Sequence[Item],
+    cursor: str,
+    limit: int,
+    key: Callable[[Item], str],
+    shape: Callable[[Item], Shape | None],
+) -> Response:
+    """Answer with a page of a whole list, sorted by `key`."""
     start = bisect_right(items, cursor, key=key)
-    return page(items[start : start + limit + 1], limit, key, shape)
+    return await page(turns, owner, items[start : start + limit + 1], limit, key, shape)
+
+
+async def written(turns: Turns, owner: str, rows: Iterable[Shape | None]) -> orjson.Fragment:
+    """Return rows as the JSON of a list, without those that are None; made in the owner's parts of turns."""
+    texts = ("" if row is None else row.model_dump_json() for row in rows)
+    return orjson.Fragment(f"[{','.join(filter(None, await turns.collect(owner, texts)))}]")
+
+
+def document(value: Mapping[str, Any] | orjson.Fragment) -> Response:
+    """Answer with JSON, parts of which may be `written` already."""
+    return Response(orjson.dumps(value), media_type="application/json")

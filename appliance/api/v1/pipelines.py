@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Request
@@ -156,7 +157,7 @@ async def create_pipeline(order: PipelineOrder, box: TheBox, principal: Member) 
     return shape_of(box, await box.store.pipelines.create(pipeline))
 
 
-@router.get("", summary="List pipelines", responses=problems(Forbidden))
+@router.get("", summary="List pipelines", response_model=Page[PipelineRowShape], responses=problems(Forbidden))
 async def list_pipelines(
     box: TheBox,
     principal: Caller,
@@ -164,19 +165,23 @@ async def list_pipelines(
     summary: Summary = False,
     cursor: Cursor = "",
     limit: Limit = 100,
-) -> Page[PipelineRowShape]:
+) -> Response:
     """What this key can call, by name, with how many frames come, how many are in time, and what one costs. With
     `summary=true` the stages are left out."""
 
-    def row(live: LivePipeline) -> PipelineRowShape:
+    def row(live: LivePipeline) -> PipelineRowShape | None:
+        if live.pipeline.id not in box.pipelines.live:  # deleted while the page is made
+            return None
         shown = row_of(box, live)
         return shown.model_copy(update={"stages": []}) if summary else shown
 
     if every_tenant:
-        return page_of_all(box.pipelines.all(), cursor, limit, lambda one: one.pipeline.id, row)
-    found = box.pipelines.of_tenant(principal.tenant)
-    visible = [one for one in found if principal.may_call_pipeline(one.pipeline.name)]
-    return page_of_all(visible, cursor, limit, lambda one: one.pipeline.name, row)
+        found, key = box.pipelines.all(), attrgetter("pipeline.id")
+    else:
+        of_tenant = box.pipelines.of_tenant(principal.tenant)
+        found = [one for one in of_tenant if principal.may_call_pipeline(one.pipeline.name)]
+        key = attrgetter("pipeline.name")
+    return await page_of_all(box.turns, principal.tenant, found, cursor, limit, key, row)
 
 
 @router.get("/{pipeline}", summary="Show a pipeline", responses=problems(UnknownPipeline))

@@ -29,12 +29,10 @@ def served_by(box: RunningBox, application_id: str, figures: Iterable[tuple[str,
 
 def each_served(box: RunningBox, tenant: str | None) -> Iterator[Served]:
     """Yield what came of the requests of each application; of all tenants' applications, or of one tenant's."""
-    figures: dict[str, list[tuple[str, Statistics]]] = {}
-    for (application, variant, _caller), one in box.telemetry.statistics.items():
+    for application in box.telemetry.applications():
         if tenant is None or application.partition("/")[0] == tenant:
-            figures.setdefault(application, []).append((variant, one))
-    for name, each in figures.items():
-        yield served_by(box, name, each)
+            figures = [(variant, one) for variant, _caller, one in box.telemetry.of_callers(application)]
+            yield served_by(box, application, figures)
 
 
 def served_shape(found: Served) -> ServedShape:

@@ -4,6 +4,7 @@ from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Path
+from starlette.responses import Response
 
 from appliance.api.http.documented import problems
 from appliance.api.http.routes import StrictRoute
@@ -52,7 +53,7 @@ async def join_session(order: SessionOrder, box: TheBox, principal: Caller) -> S
     return shape_of(box, await join(box, principal, order))
 
 
-@router.get("", summary="List sessions", responses=problems(Forbidden))
+@router.get("", summary="List sessions", response_model=Page[SessionShape], responses=problems(Forbidden))
 async def list_sessions(
     box: TheBox,
     principal: Caller,
@@ -60,13 +61,14 @@ async def list_sessions(
     summary: Summary = False,
     cursor: Cursor = "",
     limit: Limit = 100,
-) -> Page[SessionShape]:
+) -> Response:
     """Those of the tenant; a device's key sees those that it began. One that has ended is shown for a minute.
 
     With `summary=true` there are no plans.
     """
     found = box.sessions.list(None if every_tenant else principal.tenant, own_key(principal))
-    return page_of_all(found, cursor, limit, lambda live: live.id, partial(summary_of if summary else shape_of, box))
+    shape = partial(summary_of if summary else shape_of, box)
+    return await page_of_all(box.turns, principal.tenant, found, cursor, limit, lambda live: live.id, shape)
 
 
 @router.get("/{session}", summary="Show a session", responses=problems(UnknownSession))

@@ -71,17 +71,19 @@ def model_shape(model: Model, memory: Mapping[str, Any], catalogue: Catalogue, t
         shared=model.shared,
         task=TaskShape.model_validate(model.task),
         state=model_state(model),
-        variants=variant_shapes(model, memory, catalogue, tried),
+        variants=list(variant_shapes(model, memory, catalogue, tried)),
     )
 
 
-def variant_shapes(model: Model, memory: Mapping[str, Any], catalogue: Catalogue, tried: Tried) -> list[VariantShape]:
-    """The variants of a model, what each may lose to the best that is ready, where it serves, and where it is in
+def variant_shapes(
+    model: Model, memory: Mapping[str, Any], catalogue: Catalogue, tried: Tried
+) -> Iterator[VariantShape]:
+    """Yield the variants of a model, what each may lose to the best that is ready, where it serves, and where it is in
     memory.
     """
     lost = losses([v for v in model.variants if v.state is VariantState.READY])
-    return [
-        VariantShape.model_validate(variant).model_copy(
+    for variant in model.variants:
+        yield VariantShape.model_validate(variant).model_copy(
             update={
                 "inputs": [_input(tensor, model) for tensor in variant.inputs],
                 "profile": _alone(variant.profile),
@@ -96,8 +98,6 @@ def variant_shapes(model: Model, memory: Mapping[str, Any], catalogue: Catalogue
                 "seen": [row for one in catalogue.servables.seen_of(variant, model) for row in _seen(one)],
             }
         )
-        for variant in model.variants
-    ]
 
 
 def variant_shape(
@@ -105,7 +105,7 @@ def variant_shape(
 ) -> VariantShape:
     """A variant of a model, as it is now."""
     others = tuple(one for one in model.variants if one.id != variant.id)
-    return variant_shapes(replace(model, variants=(variant, *others)), memory, catalogue, tried)[0]
+    return next(variant_shapes(replace(model, variants=(variant, *others)), memory, catalogue, tried))
 
 
 def _input(tensor: TensorSpec, model: Model) -> TensorShape:

@@ -1,7 +1,9 @@
 """What if: the running box simulated as it is and with edits."""
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
+from operator import attrgetter
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
@@ -28,6 +30,7 @@ from appliance.domain.errors import (
 )
 from appliance.wire.access import TenantShape
 from appliance.wire.box import MemoryShape
+from appliance.wire.pipelines import PipelineStatusShape
 from appliance.wire.scenario import Snapshot, Use, measured, scenario_of
 from appliance.wire.scenario_pipelines import left_out as pipelines_left_out
 from appliance.wire.shape import Deleted
@@ -56,13 +59,8 @@ async def begin_simulation(order: SimulationOrder, box: TheBox, principal: Admin
     snapshot, left_out = await _snapshot(box, principal)
     if not snapshot.uses:
         raise NothingToSimulate(name="box")
-    today = scenario_of(snapshot, rate_rps=0.0, duration_s=order.duration_s)
     left_out += pipelines_left_out(snapshot.pipelines, snapshot.applications())
-    _require_few(today, "duration_s")
-    edited = deepcopy(today)
-    for number, edit in enumerate(order.edits):
-        make(edited, edit, f"edits[{number}]", snapshot.names())
-        _require_few(edited, f"edits[{number}]")
+    today, edited = await asyncio.to_thread(_scenarios, snapshot, order)
     edits = [edit.model_dump(mode="json") for edit in order.edits]
     return shape_of(box.simulations.begin(today, edited, edits=edits, left_out=left_out))
 
@@ -94,6 +92,17 @@ def shape_of(simulation: Simulation) -> SimulationShape:
     return SimulationShape.model_validate(simulation)
 
 
+def _scenarios(snapshot: Snapshot, order: SimulationOrder) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the box as it is, and with the edits. Any thread. Raises: BadEdit."""
+    today = scenario_of(snapshot, rate_rps=0.0, duration_s=order.duration_s)
+    _require_few(today, "duration_s")
+    edited = deepcopy(today)
+    for number, edit in enumerate(order.edits):
+        make(edited, edit, f"edits[{number}]", snapshot.names())
+        _require_few(edited, f"edits[{number}]")
+    return today, edited
+
+
 def _require_few(scenario: Mapping[str, Any], place: str) -> None:
     """Raises: BadEdit."""
     rates = [entry["poisson_rps"] for entry in scenario["arrivals"]]
@@ -107,40 +116,38 @@ def _require_few(scenario: Mapping[str, Any], place: str) -> None:
 async def _snapshot(box: RunningBox, principal: Principal) -> tuple[Snapshot, list[str]]:
     """What `/v1` says of the box, and who is left out."""
     shown = await system.memory(box, principal)
-    tenants = [TenantShape.model_validate(one) for one in box.catalogue.tenants()]
-    uses, left_out = [], []
-    for use in _uses(box):
-        if measured(use.model):
-            uses.append(use)
-        else:
-            left_out.append(f"{use.application.tenant}/{use.application.name}")
+    owner = principal.tenant
+    uses = await box.turns.collect(owner, _uses(box))
     return (
         Snapshot(
             await system.system(box, principal),
             MemoryShape.model_validate_json(bytes(shown.body)),
             await system.processors(box, principal),
-            tenants,
-            uses,
-            [status_of(box, live) for live in box.pipelines.all()],
+            await box.turns.collect(owner, map(TenantShape.model_validate, box.catalogue.tenants())),
+            [use for use in uses if measured(use.model)],
+            await box.turns.collect(owner, _pipelines(box)),
         ),
-        left_out,
+        [f"{use.application.tenant}/{use.application.name}" for use in uses if not measured(use.model)],
     )
+
+
+def _pipelines(box: RunningBox) -> Iterator[PipelineStatusShape]:
+    for live in box.pipelines.all():
+        if live.pipeline.id in box.pipelines.live:  # not deleted meanwhile
+            yield status_of(box, live)
 
 
 def _uses(box: RunningBox) -> Iterator[Use]:
     memory = box.memory.snapshot()
-    for tenant in box.catalogue.tenants():
-        for application in box.catalogue.visible(tenant.name):
-            if application.tenant != tenant.name:
-                continue
-            try:
-                entry = box.catalogue.entry(application.id)
-            except ModelUnavailable:
-                continue
-            figures = box.telemetry.of_application(application.id)
-            yield Use(
-                application_shape(box, application),
-                model_shape(entry.model, memory, box.catalogue, box.importer),
-                sum(one.histograms["total"].count for one in figures.values()),
-                {name: [ns / NS_PER_MS for ns in one.runs_ns] for name, one in figures.items() if one.runs_ns},
-            )
+    for application in sorted(box.catalogue.applications(), key=attrgetter("tenant", "name")):
+        try:
+            entry = box.catalogue.entry(application.id)
+        except ModelUnavailable:
+            continue
+        figures = box.telemetry.of_application(application.id)
+        yield Use(
+            application_shape(box, application),
+            model_shape(entry.model, memory, box.catalogue, box.importer),
+            sum(one.histograms["total"].count for one in figures.values()),
+            {name: [ns / NS_PER_MS for ns in one.runs_ns] for name, one in figures.items() if one.runs_ns},
+        )

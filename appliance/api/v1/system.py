@@ -6,11 +6,11 @@ import platform
 import shutil
 import sys
 import sysconfig
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import psutil
 from fastapi import APIRouter, Request
@@ -21,29 +21,29 @@ from appliance.api.auth.keyring import Principal
 from appliance.api.box import RunningBox
 from appliance.api.http.documented import example, problems
 from appliance.api.http.fingerprint import fingerprint_of
-from appliance.api.http.steps import Steps
+from appliance.api.http.turns import STRANGER
 from appliance.api.v1.deps import Admin, Member, TheBox, caller, member
 from appliance.api.v1.metrics import CONTENT_TYPE, metrics_text
+from appliance.api.v1.pages import document, written
 from appliance.api.v1.served import each_served
 from appliance.clock import NS_PER_S
-from appliance.domain.errors import Forbidden
+from appliance.domain.errors import Forbidden, ModelUnavailable
 from appliance.domain.hardware import ProcessorStatus
-from appliance.domain.robustness import Served, fairness, robustness
+from appliance.domain.robustness import fairness, robustness
 from appliance.runtime.pipelines.accounts import Tariff
 from appliance.wire.box import (
     BuildShape,
     ExpectationShape,
+    HoldingShape,
     MemoryShape,
     ProcessorShape,
     ReadingShape,
+    ResidencyShape,
     SensorsShape,
     SettingShape,
     SystemShape,
     ThrottledShape,
 )
-from appliance.wire.shape import Shape
-
-ShapeT = TypeVar("ShapeT", bound=Shape)
 
 PSS_KEPT_NS = 10 * NS_PER_S
 """How long the memory of the process is told as it was."""
@@ -102,38 +102,22 @@ async def memory(box: TheBox, principal: Member) -> Response:
 
     A tenant's key sees the builds of the applications that it can call, and what it holds itself.
     """
-    holdings = box.shares.holdings(box.memory.holders())
-    own = [asdict(holding) for holding in holdings if principal.is_admin or holding.tenant == principal.tenant]
-    steps = Steps(box.clock)
+    owner = principal.tenant
+    visible = None if principal.is_admin else {one.id for one in box.catalogue.visible(owner)}
     snapshot = box.memory.snapshot()
-    await steps.pause()
-    residency = box.residency.snapshot()
-    await steps.pause()
-    if not principal.is_admin:
-        visible = {application.id for application in box.catalogue.visible(principal.tenant)}
-        snapshot["builds"] = [
-            build | {"applications": [name for name in build["applications"] if name in visible]}
-            for build in snapshot["builds"]
-            if visible.intersection(build["applications"])
-        ]
-        residency["applications"] = [row for row in residency["applications"] if row["application"] in visible]
-    names = _variants(box)
-    await steps.pause()
-    for build in snapshot["builds"]:
-        build["variant"] = next((names.get((name, build["build"]), "") for name in build["applications"]), "")
-    builds = await _read(BuildShape, snapshot["builds"], steps)
-    expected = await _read(ExpectationShape, residency["applications"], steps)
-    found: list[Served] = []
-    for one in each_served(box, None if principal.is_admin else principal.tenant):
-        found.append(one)
-        if steps.is_over:
-            await steps.pause()
-    snapshot |= {"robustness": robustness(found), "fairness": fairness(found)}
-    shape = MemoryShape.model_validate(
-        snapshot | {"builds": builds, "tenants": own, "residency": residency | {"applications": expected}}
-    )
-    # As it is: the framework would take it apart, check it and put it together once more.
-    return Response(shape.model_dump_json(), media_type="application/json")
+    builds = await written(box.turns, owner, _builds(box, snapshot.pop("builds"), visible))
+    expected = await written(box.turns, owner, _expectations(box, visible))
+    served = await box.turns.collect(owner, each_served(box, None if principal.is_admin else owner))
+    holdings = box.shares.holdings(box.memory.holders())
+    shown = MemoryShape(
+        **snapshot,
+        robustness=robustness(served),
+        fairness=fairness(served),
+        builds=[],
+        tenants=[HoldingShape.model_validate(one) for one in holdings if principal.is_admin or one.tenant == owner],
+        residency=ResidencyShape(**box.residency.snapshot(), applications=[]),
+    ).model_dump()
+    return document(shown | {"builds": builds, "residency": shown["residency"] | {"applications": expected}})
 
 
 @router.get("/v1/processors", summary="What computes", responses=problems(Forbidden))
@@ -199,28 +183,35 @@ async def metrics(request: Request, box: TheBox) -> Response:
     the port.
     """
     if box.metrics_open:
-        return Response(await metrics_text(box, None), media_type=CONTENT_TYPE)
+        return Response(await metrics_text(box, None, STRANGER), media_type=CONTENT_TYPE)
     principal = await member(await caller(request, box))
-    return Response(await metrics_text(box, None if principal.is_admin else principal.tenant), media_type=CONTENT_TYPE)
+    tenant = None if principal.is_admin else principal.tenant
+    return Response(await metrics_text(box, tenant, principal.tenant), media_type=CONTENT_TYPE)
 
 
-async def _read(shape: type[ShapeT], rows: Sequence[Mapping[str, Any]], steps: Steps) -> list[ShapeT]:
-    """The rows as they are shown, in steps."""
-    found: list[ShapeT] = []
+def _builds(box: RunningBox, rows: Iterable[Mapping[str, Any]], visible: Set[str] | None) -> Iterator[BuildShape]:
+    """Yield the builds of visible applications, with these; `visible`: ids, None: all are."""
     for row in rows:
-        found.append(shape.model_validate(row))
-        if steps.is_over:
-            await steps.pause()
-    return found
+        users = [name for name in row["applications"] if visible is None or name in visible]
+        if users or visible is None:
+            yield BuildShape(**{**row, "applications": users}, variant=_variant(box, users, row["build"]))
 
 
-def _variants(box: RunningBox) -> dict[tuple[str, str], str]:
-    """(application, build) → the variant's name: models of equal content may call theirs differently."""
-    return {
-        (entry.application.id, servable.build_id): servable.variant.name
-        for entry in box.catalogue.entries()
-        for servable in entry.servables.values()
-    }
+def _expectations(box: RunningBox, visible: Set[str] | None) -> Iterator[ExpectationShape | None]:
+    """Yield the visible applications with what is expected of them; `visible`: ids, None: all are."""
+    for row in box.residency.rows():
+        yield ExpectationShape(**row) if visible is None or row["application"] in visible else None
+
+
+def _variant(box: RunningBox, users: Sequence[str], build: str) -> str:
+    """Return how the first of the applications that use a build calls the variant: models of equal content may call
+    theirs differently.
+    """
+    try:
+        servables = box.catalogue.entry(users[0]).servables.values() if users else ()
+    except ModelUnavailable:
+        return ""
+    return next((one.variant.name for one in servables if one.build_id == build), "")
 
 
 def _own(queues: dict[str, Any], principal: Principal) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Path
+from starlette.responses import Response
 
 from appliance.api.auth.keyring import Principal, digest_of, new_key, new_key_id
 from appliance.api.box import RunningBox
@@ -64,12 +65,14 @@ async def create_tenant(order: TenantOrder, box: TheBox, _: Admin) -> TenantShap
     return TenantShape.model_validate(tenant)
 
 
-@router.get("", summary="List tenants", responses=problems())
-async def list_tenants(box: TheBox, principal: Member, cursor: Cursor = "", limit: Limit = 100) -> Page[TenantShape]:
+@router.get("", summary="List tenants", response_model=Page[TenantShape], responses=problems())
+async def list_tenants(box: TheBox, principal: Member, cursor: Cursor = "", limit: Limit = 100) -> Response:
     """An admin sees all tenants by name; a tenant's key sees its own."""
-    if not principal.is_admin:
-        return page([box.catalogue.tenant(principal.tenant)], limit, _name, TenantShape.model_validate)
-    return page(await box.store.tenants.page(cursor, limit + 1), limit, _name, TenantShape.model_validate)
+    if principal.is_admin:
+        found = await box.turns.alone(principal.tenant, lambda: box.store.tenants.page(cursor, limit + 1))
+    else:
+        found = [box.catalogue.tenant(principal.tenant)]
+    return await page(box.turns, principal.tenant, found, limit, _name, TenantShape.model_validate)
 
 
 @router.get("/{tenant}", summary="Show a tenant", responses=problems(UnknownTenant))
@@ -135,16 +138,22 @@ async def create_key(tenant: TenantName, order: KeyOrder, box: TheBox, principal
     return NewKeyShape(**KeyShape.model_validate(record).model_dump(), key=key)
 
 
-@router.get("/{tenant}/keys", summary="List keys", responses=problems(Forbidden, UnknownTenant))
+@router.get(
+    "/{tenant}/keys",
+    summary="List keys",
+    response_model=Page[KeyShape],
+    responses=problems(Forbidden, UnknownTenant),
+)
 async def list_keys(
     tenant: TenantName, box: TheBox, principal: Member, cursor: Cursor = "", limit: Limit = 100
-) -> Page[KeyShape]:
+) -> Response:
     """Keys of a tenant with role, expiry, label and last use; never the secret. `*` as the tenant, with an admin key:
     those of all tenants.
     """
     if not await every_tenant(principal, "*" if tenant == "*" else None):
         _visible(box, principal, tenant)
-    keys = await box.store.keys.page(None if tenant == "*" else tenant, cursor, limit + 1)
+    of_tenant = None if tenant == "*" else tenant
+    keys = await box.turns.alone(principal.tenant, lambda: box.store.keys.page(of_tenant, cursor, limit + 1))
     uses = await box.store.keys.uses([key.id for key in keys])
     soon = box.clock.wall_now() + EXPIRES_SOON
 
@@ -153,7 +162,7 @@ async def list_keys(
         more = {"used_at": uses.get(key.id), "expires_soon": is_soon}
         return KeyShape.model_validate(key).model_copy(update=more)
 
-    return page(keys, limit, lambda key: key.id, shape)
+    return await page(box.turns, principal.tenant, keys, limit, lambda key: key.id, shape)
 
 
 @router.delete("/{tenant}/keys/{key}", summary="Revoke a key", responses=problems(UnknownTenant, UnknownKey))

@@ -50,13 +50,15 @@ async def create_upload(order: UploadOrder, box: TheBox, principal: Member, resp
     return shape_of(upload)
 
 
-@router.get("", summary="List uploads", responses=problems(Forbidden))
+@router.get("", summary="List uploads", response_model=Page[UploadShape], responses=problems(Forbidden))
 async def list_uploads(
     box: TheBox, principal: Member, every_tenant: EveryTenant, cursor: Cursor = "", limit: Limit = 100
-) -> Page[UploadShape]:
+) -> Response:
     """The tenant's uploads that were not imported yet, or with `tenant=*` those of all tenants."""
-    uploads = await box.uploads.uploads(None if every_tenant else principal.tenant, cursor, limit + 1)
-    return page(uploads, limit, lambda upload: upload.id, shape_of)
+    owner = principal.tenant
+    tenant = None if every_tenant else owner
+    uploads = await box.turns.alone(owner, lambda: box.uploads.uploads(tenant, cursor, limit + 1))
+    return await page(box.turns, owner, uploads, limit, lambda upload: upload.id, shape_of)
 
 
 @router.patch(

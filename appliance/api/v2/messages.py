@@ -5,14 +5,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+import orjson
+
 from appliance.api.http.exchange import BLANKS
 from appliance.api.http.large_body import LargeBody
 from appliance.api.http.limits import HeldBody, Message, Receive
 from appliance.api.http.packed_body import HEADER as PACKING
 from appliance.api.http.problems import headers_of, status_of, told
-from appliance.api.http.steps import Steps
+from appliance.api.http.turns import Turns
 from appliance.api.v2.tensors import Body
-from appliance.clock import Clock
 from appliance.domain.errors import ApplianceError, BadRegion, BadTensor, ModelUnavailable, RunRefused, TooLarge
 from appliance.tasks import strict_json
 from appliance.wire.problem import PROBLEMS_PATH, slug_of
@@ -101,16 +102,11 @@ def json_answer(value: Any, status: int = 200) -> Answer:
     return status, [JSON], value if isinstance(value, bytes) else _json(value)
 
 
-async def json_list(clock: Clock, rows: Iterable[Any]) -> bytes:
-    """A list as JSON that may have a row for everything a tenant has: made in steps, between which the event loop
-    answers others.
+async def json_list(turns: Turns, owner: str, rows: Iterable[Any]) -> bytes:
+    """Return a list as JSON that may have a row for everything a tenant has, made in the owner's parts of turns of the
+    event loop.
     """
-    pieces, steps = [], Steps(clock)
-    for row in rows:
-        pieces.append(_json(row))
-        if steps.is_over:
-            await steps.pause()
-    return b"[%b]" % b",".join(pieces)
+    return b"[%b]" % b",".join(await turns.collect(owner, map(orjson.dumps, rows)))
 
 
 def _json(value: Any) -> bytes:

@@ -83,7 +83,8 @@ async def ready(box: ServingBox, principal: Principal, parts: list[str], _: Mapp
 async def index(box: ServingBox, principal: Principal, _: list[str], parameters: Mapping[str, Any]) -> Any:
     is_ready = parameters.get("ready") is True
     visible = [a for a in box.catalogue.visible(principal.tenant) if principal.may_call(a.name)]
-    return await json_list(box.clock, (row for a in visible for row in _index_rows(box, a, only_ready=is_ready)))
+    rows = (row for a in visible for row in _index_rows(box, a, only_ready=is_ready))
+    return await json_list(box.turns, principal.tenant, rows)
 
 
 def _index_rows(box: ServingBox, application: Application, *, only_ready: bool) -> list[dict[str, str]]:

@@ -26,7 +26,8 @@ async def of_model(box: ServingBox, principal: Principal, parts: list[str], _: M
 
 async def of_all(box: ServingBox, principal: Principal, _: list[str], __: Mapping[str, Any]) -> Any:
     visible = [a for a in box.catalogue.visible(principal.tenant) if principal.may_call(a.name)]
-    return b'{"model_stats":%b}' % await json_list(box.clock, (row for a in visible for row in _rows(box, a)))
+    rows = (row for a in visible for row in _rows(box, a))
+    return b'{"model_stats":%b}' % await json_list(box.turns, principal.tenant, rows)
 
 
 def _rows(box: ServingBox, application: Application) -> list[dict[str, Any]]:

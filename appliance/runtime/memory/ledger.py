@@ -331,7 +331,8 @@ class Ledger:
 
     def rows(self, now_ns: int) -> list[dict[str, Any]]:
         """For `/v1/memory`: the builds that are not absent, by id."""
-        return [b.row(now_ns, self.users_of(b.build_id)) for b in self.all() if b.state is not _S.ABSENT]
+        there = sorted((b for b in self._builds.values() if b.state is not _S.ABSENT), key=_BY_ID)
+        return [b.row(now_ns, self.users_of(b.build_id)) for b in there]
 
 
 def as_asleep(build: LoadedBuild) -> ResidentBuild:

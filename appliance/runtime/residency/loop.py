@@ -6,7 +6,7 @@ wants, and asks the policy what to do with memory that is left. `PlanEnactor` do
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock, others_first
@@ -393,15 +393,18 @@ class ResidencyLoop:
     # -- for people ----------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
-        """For `/v1/memory`: the sets, windows and what they follow from."""
-        now_ns = self._clock.now_ns()
-        there = frozenset(b.build_id for b in self._memory.residents())
+        """For `/v1/memory`: the windows, and how often the sets changed."""
         return {
             "delta_ms": self._expectations.delta_ns / NS_PER_MS,
             "history_window_ms": self._expectations.history_ns / NS_PER_MS,
             "transitions": self.transitions,
-            "applications": [self._row(group, there, now_ns) for group in self._groups.all()],
         }
+
+    def rows(self) -> Iterator[Mapping[str, Any]]:
+        """For `/v1/memory`: yield the applications with their sets, and what these follow from."""
+        there = frozenset(b.build_id for b in self._memory.residents())
+        for group in tuple(self._groups.all()):
+            yield self._row(group, there, self._clock.now_ns())
 
     def _row(self, group: VariantGroup, there: frozenset[str], now_ns: int) -> Mapping[str, Any]:
         expectation = self._expectations.of(group.name)

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import pytest
 
 from appliance.api.gateway import Gateway
-from appliance.api.http.turns import PART_NS, STRANGER, Turns
+from appliance.api.http.turns import PART_NS, STEP_NS, STRANGER, Turns
 from appliance.api.http.websocket import WebSocket
 from appliance.clock import NS_PER_MS
 from tests.api.http.exchanges import connect
@@ -116,6 +117,129 @@ async def test_calls_behind_a_failing_call_still_run() -> None:
     work.ask("b", 1)
     assert sorted(owner for turn in await work.made() for owner in turn) == ["a", "a", "b"]
     assert len(failures) == 1
+
+
+class Rows:
+    """Rows of long answers, a tenth of a millisecond each, and how many of them each turn of the loop made."""
+
+    def __init__(self, clock: HandClock) -> None:
+        self.by_turn: Counter[int] = Counter()
+        self._clock = clock
+        self._ticks = Ticks()
+
+    def of(self, count: int) -> Iterator[int]:
+        for number in range(count):
+            self._clock.pass_s(MS / 10)
+            self.by_turn[self._ticks.count] += 1
+            yield number
+
+    def most_in_a_turn_ns(self) -> float:
+        self._ticks.stop()
+        return max(self.by_turn.values()) * NS_PER_MS / 10
+
+
+@pytest.mark.parametrize("answers", [1, 64])
+@story
+async def test_long_answers_of_an_owner_leave_room_in_loop_turns(answers: int) -> None:
+    """However many are made side by side; each is whole."""
+    clock = HandClock()
+    turns, rows = Turns(clock), Rows(clock)
+    found = await asyncio.gather(*(turns.collect("a", rows.of(200)) for _ in range(answers)))
+    assert found == answers * [list(range(200))]
+    assert rows.most_in_a_turn_ns() <= PART_NS + STEP_NS
+
+
+@pytest.mark.parametrize("owner", ["a", "b"])
+@story
+async def test_short_answer_waits_for_no_long_answer(owner: str) -> None:
+    """Neither of its own owner nor of another one."""
+    clock = HandClock()
+    turns, rows = Turns(clock), Rows(clock)
+    long = [asyncio.create_task(turns.collect("a", rows.of(2000))) for _ in range(3)]
+    await asyncio.sleep(0)  # noqa: TID251 - one turn of the loop
+    assert await turns.collect(owner, rows.of(2)) == [0, 1]
+    assert not any(one.done() for one in long)
+    assert [len(one) for one in await asyncio.gather(*long)] == 3 * [2000]
+    rows.most_in_a_turn_ns()
+
+
+@story
+async def test_long_answers_of_an_owner_are_made_one_after_the_other() -> None:
+    """But for their first steps: of many that are asked for at once few rows are held."""
+    clock = HandClock()
+    turns = Turns(clock)
+    held: Counter[int] = Counter()
+    most = 0
+
+    def rows(answer: int) -> Iterator[int]:
+        nonlocal most
+        for number in range(200):
+            clock.pass_s(MS / 10)
+            held[answer] += 1
+            most = max(most, held.total())
+            yield number
+
+    async def ask(answer: int) -> None:
+        assert len(await turns.collect("a", rows(answer))) == 200
+        del held[answer]
+
+    await asyncio.gather(*(ask(answer) for answer in range(64)))
+    assert most <= 64 * STEP_NS / (NS_PER_MS / 10) + 200
+
+
+@story
+async def test_long_answer_is_made_no_further_for_a_cancelled_caller() -> None:
+    clock = HandClock()
+    turns, rows = Turns(clock), Rows(clock)
+    asking = asyncio.create_task(turns.collect("a", rows.of(2000)))
+    while not rows.by_turn:  # noqa: ASYNC110 - turns of the loop, in which no time passes
+        await asyncio.sleep(0)  # noqa: TID251 - one turn of the loop
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    made = rows.by_turn.total()
+    assert await turns.collect("a", range(3)) == [0, 1, 2]
+    rows.most_in_a_turn_ns()
+    assert rows.by_turn.total() == made < 2000
+
+
+@story
+async def test_failure_in_a_long_answer_is_the_callers() -> None:
+    clock = HandClock()
+    turns = Turns(clock)
+
+    def rows() -> Iterator[int]:
+        for number in range(50):
+            clock.pass_s(MS / 10)
+            yield number
+        raise ValueError("no more")
+
+    with pytest.raises(ValueError, match="no more"):
+        await turns.collect("a", rows())
+    assert await turns.collect("a", [1]) == [1]
+
+
+@story
+async def test_of_an_owners_long_answers_one_is_read_at_a_time() -> None:
+    """Beside another owner's; in the order of asking, and also behind a read that fails."""
+    turns = Turns(HandClock())
+    reading: Counter[str] = Counter()
+    most: Counter[str] = Counter()
+
+    async def read(owner: str, number: int) -> int:
+        reading[owner] += 1
+        most[owner] = max(most[owner], reading[owner])
+        most["both"] = max(most["both"], reading.total())
+        await asyncio.sleep(0.01)  # noqa: TID251 - virtual time
+        reading[owner] -= 1
+        if number == 1:
+            raise ValueError(number)
+        return number
+
+    asked = [turns.alone(owner, partial(read, owner, number)) for number in range(4) for owner in "ab"]
+    found = await asyncio.gather(*asked, return_exceptions=True)
+    assert [one for one in found if isinstance(one, int)] == [0, 0, 2, 2, 3, 3]
+    assert most == {"a": 1, "b": 1, "both": 2}
 
 
 class Slow:

@@ -1,11 +1,14 @@
 """Lists over all tenants, and rows without what is large in them."""
 
+import datetime
 from typing import Any
 
 import httpx
 import pytest
 
+from appliance.domain.audit import AuditRecord
 from tests.api.stand import Stand, good, refusal
+from tests.harness.work import turns
 
 pytestmark = pytest.mark.anyio
 PIPELINE: dict[str, Any] = {
@@ -44,6 +47,19 @@ async def furnish_two(stand: Stand) -> None:
         named = {"application": body["stages"][0]["application"]}
         for path, order in (("uploads", {"length": 9}), ("sessions", SESSION | named)):
             await good(stand.client(who).post(f"/v1/{path}", json=order))
+
+
+async def test_longest_page_is_made_in_many_turns_of_the_loop(stand: Stand) -> None:
+    """Of 500 rows no turn makes more than a part."""
+    at = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    records = [AuditRecord(at, "harbour", "Make a key", "POST", "/v1/keys", str(i)) for i in range(600)]
+    management, _ = await stand.appliance.management.get()
+    await management.box.store.audit.add(records)
+    client = stand.client()
+    with turns() as seen:
+        page = await good(client.get("/v1/audit?limit=500"))
+    assert [one["subject"] for one in page["items"]] == [str(i) for i in range(599, 99, -1)]
+    assert 0 < seen.shapes_max < 250
 
 
 async def test_admin_lists_the_rows_of_all_tenants_by_tenant_and_name(stand: Stand) -> None:

@@ -44,7 +44,7 @@ class Tried:
 def shapes(*variants: Variant, tried: Tried | None = None) -> list[VariantShape]:
     """As a model with these variants shows them."""
     model = Model("t/m", "t", "m", TaskSpec(), variants)
-    return variant_shapes(model, {"builds": []}, Catalogue(MostAccurate()), tried or Tried())
+    return list(variant_shapes(model, {"builds": []}, Catalogue(MostAccurate()), tried or Tried()))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Errors in the protocol's shape: the status that its clients expect. And long lists."""
 
-import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -9,8 +8,10 @@ import pytest
 
 from appliance.api.http.limits import InFlight
 from appliance.api.http.problems import status_of
+from appliance.api.http.turns import Turns
 from appliance.api.v2.messages import error_answer, json_list, whole_body
 from appliance.domain.errors import ApplianceError, BadTensor, ModelUnavailable, RunCrashed, RunFailed, RunRefused
+from tests.fakes.clock import story
 from tests.fakes.hand_clock import HandClock
 
 RUN = {"variant_id": "t/m:v", "reason": "no"}
@@ -46,33 +47,15 @@ async def test_body_that_breaks_off_is_refused(pieces: int) -> None:
     assert in_flight.bytes == 0
 
 
-class _Yielding(HandClock):
-    async def sleep_until_ns(self, deadline_ns: int) -> None:
-        await asyncio.sleep(0)  # noqa: TID251 - one turn of the loop
+@story
+async def test_long_list_is_whole_json() -> None:
+    """Of rows of a millisecond each, that take many turns of the loop."""
+    clock = HandClock()
 
-
-@pytest.mark.anyio
-async def test_long_list_yields_the_event_loop_between_its_rows() -> None:
-    """Of rows that take a millisecond each; all of them are there."""
-    clock = _Yielding()
-
-    def rows() -> Iterator[int]:
+    def rows() -> Iterator[dict[str, int]]:
         for number in range(50):
             clock.pass_s(0.001)
-            yield number
+            yield {"number": number}
 
-    others = asyncio.create_task(_turns())
-    assert json.loads(await json_list(clock, rows())) == list(range(50))
-    others.cancel()
-    assert await others >= 24
-
-
-async def _turns() -> int:
-    """How many turns the event loop has taken until this is cancelled."""
-    count = 0
-    try:
-        while True:
-            await asyncio.sleep(0)  # noqa: TID251 - one turn of the loop
-            count += 1
-    except asyncio.CancelledError:
-        return count
+    assert json.loads(await json_list(Turns(clock), "harbour", rows())) == [{"number": n} for n in range(50)]
+    assert await json_list(Turns(clock), "harbour", []) == b"[]"

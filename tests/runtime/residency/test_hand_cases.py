@@ -84,7 +84,7 @@ async def test_expected_application_gets_smaller_variant_rather_than_none(evicti
             for name in ("a1", "a2"):
                 await bench.infer(application=f"t/{name}")
             await bench.pause(1_000)
-        sets = {row["application"]: row["set"] for row in bench.core.residency.snapshot()["applications"]}
+        sets = {row["application"]: row["set"] for row in bench.core.residency.rows()}
         assert (sets["t/a1"], sets["t/a2"]) == ("maximalist", "maximalist")
         assert (await bench.infer(application="t/a4")).variant == "int8"
         results = [await bench.infer(application=f"t/{name}") for name in ("a1", "a2")]

@@ -22,7 +22,7 @@ of_the_box = pytest.mark.parametrize("eviction", ["expected-utility", "iws-bfe"]
 
 def residents(bench: EngineBench) -> Mapping[str, str | None]:
     """Application → its best variant in memory or on the way."""
-    return {row["application"]: row["resident"] for row in bench.core.residency.snapshot()["applications"]}
+    return {row["application"]: row["resident"] for row in bench.core.residency.rows()}
 
 
 @of_the_box

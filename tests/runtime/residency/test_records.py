@@ -157,7 +157,7 @@ async def test_patience_and_last_resort_are_recorded_as_decisions() -> None:
         for pause_ms in (3_000, 5_000, 3_000, 5_000, 2_000):
             await bench.infer(application="t/other")
             await bench.pause(pause_ms)
-        while bench.core.residency.snapshot()["applications"][1]["set"] != "maximalist":
+        while list(bench.core.residency.rows())[1]["set"] != "maximalist":
             await bench.pause(50)
         await bench.pause(350)
         await bench.infer()
@@ -223,5 +223,5 @@ async def test_load_for_request_counts_as_reload() -> None:
         for _ in range(5):
             await bench.infer()
             await bench.infer(application="t/other")
-    rows = bench.core.residency.snapshot()["applications"]
+    rows = bench.core.residency.rows()
     assert [row["reloads_per_min"] for row in rows] == [5, 5]

@@ -91,8 +91,8 @@ async def test_refusal_for_window_says_when_window_ends() -> None:
         for pause_ms in (3_000, 5_000, 3_000, 5_000, 2_000):
             await bench.infer(application="t/other")
             await bench.pause(pause_ms)
-        rows = bench.core.residency.snapshot
-        while rows()["applications"][1]["set"] != "maximalist":
+        rows = bench.core.residency.rows
+        while list(rows())[1]["set"] != "maximalist":
             await bench.pause(50)
         await bench.pause(350)  # the loop opens it so much earlier, for what must be made room
         error = await refused(bench)

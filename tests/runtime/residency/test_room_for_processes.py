@@ -57,7 +57,7 @@ async def begin_planner(bench: EngineBench, count_bytes: int = 30) -> None:
 
 def resident(bench: EngineBench) -> dict[str, str | None]:
     """Application → the variant that it has in memory."""
-    return {row["application"]: row["resident"] for row in bench.core.residency.snapshot()["applications"]}
+    return {row["application"]: row["resident"] for row in bench.core.residency.rows()}
 
 
 class IdleGuards:

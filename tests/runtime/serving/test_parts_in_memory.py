@@ -60,7 +60,7 @@ async def test_whole_build_in_the_place_of_parts_is_not_the_first_victim() -> No
         await bench.infer(application="u/new", tenant="u")
         assert bench.memory.resident_set() == [bench.build("z", "u/new"), whole]
         assert (await bench.infer()).warm
-        rows = {row["application"]: row for row in bench.core.residency.snapshot()["applications"]}
+        rows = {row["application"]: row for row in bench.core.residency.rows()}
         assert (rows["t/app"]["resident"], rows["t/app"]["variants"]) == ("v", ["v", "v whole"])
 
 
