@@ -15,6 +15,7 @@ from appliance.api.auth.access import ensure_admin_key
 from appliance.api.auth.refused_sign_ins import RefusedSignIns
 from appliance.api.auth.sign_in_links import SignInLinks
 from appliance.api.box import RunningBox, ServingBox
+from appliance.api.followed_jobs import FollowedJobs
 from appliance.api.service import Service
 from appliance.api.simulations import Simulations
 from appliance.api.v1.health import certificate
@@ -108,6 +109,7 @@ class Management:
             store=store,
             uploads=uploads,
             importer=importer,
+            followed_jobs=FollowedJobs(serving.telemetry),
             deletion=ModelDeletion(store.models, [importer.cancel, core.availability.retire_model]),
             refused_sign_ins=RefusedSignIns(),
             sign_in_links=SignInLinks(serving.clock),

@@ -10,6 +10,7 @@ from appliance.api.auth.keyring import KeyRing
 from appliance.api.auth.refused_sign_ins import RefusedSignIns
 from appliance.api.auth.sign_in_links import SignInLinks
 from appliance.api.deferred import DeferredRequests
+from appliance.api.followed_jobs import FollowedJobs
 from appliance.api.http.limits import InFlight
 from appliance.api.http.turns import Turns
 from appliance.api.regions.regions import Regions
@@ -129,6 +130,7 @@ class RunningBox(ServingBox):
     store: "Store"
     uploads: "Uploads"
     importer: "Importer"
+    followed_jobs: FollowedJobs
     deletion: "ModelDeletion"
     refused_sign_ins: RefusedSignIns
     sign_in_links: SignInLinks

@@ -1,6 +1,7 @@
 """Import jobs and their progress."""
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Annotated
 
 from fastapi import APIRouter, Path
@@ -9,7 +10,7 @@ from starlette.responses import Response, StreamingResponse
 from appliance.api.auth.keyring import Principal
 from appliance.api.box import RunningBox
 from appliance.api.http.documented import example, problems
-from appliance.api.http.sse import HEARTBEAT, beating, event_stream, frame
+from appliance.api.http.sse import HEARTBEAT, event_stream, frame
 from appliance.api.streams.welcome import Welcome
 from appliance.api.v1.deps import Cursor, EveryTenant, Following, Limit, Member, TheBox
 from appliance.api.v1.pages import page
@@ -24,9 +25,6 @@ from appliance.wire.shape import Page
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
 JobId = Annotated[str, Path(description="Id of the job.", examples=["01hf3k2m9x"])]
-ENDED = (JobState.DONE, JobState.FAILED, JobState.CANCELLED)
-LOOK_S = 1.0
-"""How often the job is looked at when no event tells of it."""
 HEARTBEAT_LOOKS = 15
 
 
@@ -47,7 +45,7 @@ async def show_job(job: JobId, box: TheBox, principal: Member) -> JobShape:
 
     The model can be called as soon as its first variant is ready, before the job ends.
     """
-    return _told(box, await _own(box, principal, job))
+    return await _told(box, await _own(box, principal, job))
 
 
 @router.get(
@@ -69,22 +67,19 @@ async def follow_job(job: JobId, box: TheBox, principal: Member, welcome: Follow
 
 
 async def _frames(box: RunningBox, job: JobRecord, welcome: Welcome) -> AsyncIterator[bytes]:
-    shown = _told(box, job)
-    yield frame(shown.model_dump(mode="json"), event="job")
-    if shown.state in ENDED:
-        return
+    async def look() -> JobShape:
+        return await _told(box, await box.store.jobs.get(job.id))
+
     quiet = 0
-    async for _ in beating(box.telemetry.subscribe(), LOOK_S):
-        if not welcome.holds(have_frames_come=False):
-            return
-        known, shown = shown, _told(box, await box.store.jobs.get(job.id))
-        quiet = quiet + 1 if shown == known else 0
-        if shown != known:
-            yield frame(shown.model_dump(mode="json"), event="job")
-        elif quiet % HEARTBEAT_LOOKS == 0:
-            yield HEARTBEAT
-        if shown.state in ENDED:
-            return
+    async with aclosing(box.followed_jobs.follow(await _told(box, job), look)) as changes:
+        async for shown in changes:
+            if not welcome.holds(have_frames_come=False):
+                return
+            quiet = quiet + 1 if shown is None else 0
+            if shown is not None:
+                yield frame(shown.model_dump(mode="json"), event="job")
+            elif quiet % HEARTBEAT_LOOKS == 0:
+                yield HEARTBEAT
 
 
 async def _own(box: RunningBox, principal: Principal, job: str) -> JobRecord:
@@ -94,14 +89,15 @@ async def _own(box: RunningBox, principal: Principal, job: str) -> JobRecord:
     return record
 
 
-def _told(box: RunningBox, job: JobRecord) -> JobShape:
+async def _told(box: RunningBox, job: JobRecord) -> JobShape:
     """A job as it stands; of one that is done, also what its applications can never have room for."""
     shape = shape_of(box, job)
     if shape.state is not JobState.DONE:
         return shape
     account = MemoryAccount(box.memory, box.shares)
-    entries = [one for one in box.catalogue.entries() if one.model.id == job.model_id]
-    told = sorted({one.detail for entry in entries for one in never_fits_warnings(entry, account)})
+    entries = (one for one in box.catalogue.entries() if one.model.id == job.model_id)
+    warnings = await box.turns.collect(job.tenant, (never_fits_warnings(one, account) for one in entries))
+    told = sorted({one.detail for each in warnings for one in each})
     return shape.model_copy(update={"message": ". ".join([shape.message, *told])})
 
 
