@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,15 @@ from tests import toys
 from tests.attacks.wire import Wire, head
 
 PAUSE_S = 0.1
+APPLICATIONS = 900
+"""Applications of the tenant whose lists are asked for."""
+LISTS = (
+    "/v1/audit?limit=500",
+    "/v1/applications?limit=500",
+    "/v2/models/stats",
+    "/v1/memory",
+    "/v1/jobs?limit=500",
+)
 INFER = "/v2/models/add/infer"
 
 
@@ -51,6 +61,8 @@ def main() -> None:
         before_mb = box.pss_mb()
         results.row("no attack", **quiet.figures(), MB=before_mb)
         for name in [options.only] if options.only else ATTACKS:
+            if name == "lists":
+                _fill(box, keys["harbour"])
             probe = Probe(box, keys["museum"])
             command = [sys.executable, "-m", "benchmarks.connections", "--attack", name, "--key", keys["harbour"]]
             command += ["--port", str(box.port), "--connections", str(options.connections)]
@@ -73,6 +85,17 @@ def _furnish(box: boxes.LiveBox, folder: Path) -> dict[str, str]:
             http.post("/v1/tenants", json={"name": tenant}).raise_for_status()
             keys[tenant] = http.post(f"/v1/tenants/{tenant}/keys", json={}).raise_for_status().json()["key"]
     return keys
+
+
+def _fill(box: boxes.LiveBox, key: str) -> None:
+    """Give a tenant applications, and more than 2,000 entries of the audit."""
+    with box.http() as http:
+        http.headers["Authorization"] = f"Bearer {key}"
+        for number in range(APPLICATIONS):
+            http.post("/v1/applications", json={"name": f"a{number}", "model": "add"}).raise_for_status()
+        for number in range(2000 - APPLICATIONS):
+            change = {"latency_slo_ms": 50 + number}
+            http.patch(f"/v1/applications/a{number % APPLICATIONS}", json=change).raise_for_status()
 
 
 class Probe:
@@ -179,7 +202,15 @@ async def _documents(writer: asyncio.StreamWriter, key: str) -> None:
         await asyncio.sleep(0.01)
 
 
-FEW = {"chunked": 16, "pipelined": 64, "orders": 64, "documents": 64}
+async def _lists(writer: asyncio.StreamWriter, key: str) -> None:
+    """The longest pages of lists, more of them than can be answered."""
+    for path in cycle(LISTS):
+        writer.write(head("GET", path, key))
+        await writer.drain()
+        await asyncio.sleep(0.25)
+
+
+FEW = {"chunked": 16, "pipelined": 64, "orders": 64, "documents": 64, "lists": 64}
 """Attacks of fewer connections than were asked for."""
 ATTACKS: dict[str, Callable[[asyncio.StreamWriter, str], Awaitable[None]]] = {
     "idle": _idle,
@@ -190,6 +221,7 @@ ATTACKS: dict[str, Callable[[asyncio.StreamWriter, str], Awaitable[None]]] = {
     "pipelined": _pipelined,
     "orders": _orders,
     "documents": _documents,
+    "lists": _lists,
 }
 
 
