@@ -4,15 +4,20 @@ import os
 import re
 import shlex
 import shutil
+import ssl
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+import httpx
 import pytest
 
+from appliance.client import Client
 from appliance.clock import NS_PER_S, SystemClock, pause_s
-from tests.harness.lacking import lacks_namespaces, skip_if
+from tests import toys
+from tests.e2e.server import brought
+from tests.harness.lacking import lacks_mounts, lacks_namespaces, lacks_tools, skip_if
 
 ROOT = Path(__file__).parents[2]
 RECIPE = (ROOT / "systemd" / "Containerfile").read_text().replace("\\\n", " ")
@@ -87,3 +92,86 @@ def test_box_with_read_only_root_passes_its_health_check() -> None:
             box.wait(PATIENCE_S)
             shutil.rmtree(state)
     assert subprocess.run(check, capture_output=True, check=False).returncode == 1
+
+
+BUILT = {"buildah": "buildah", "debootstrap": "debootstrap"}
+AUTHORITIES = Path("/usr/local/share/ca-certificates")
+
+
+@pytest.mark.nightly("a container image is built")
+@pytest.mark.usefixtures("processes", "ports")
+@pytest.mark.timeout(1800)
+def test_image_is_built_and_serves_a_model(tmp_path: Path) -> None:
+    """On a Debian made here, by buildah and without a daemon; with the image's own user, settings and command."""
+    skip_if(lacks_mounts(), lacks_tools(BUILT))
+    (tmp_path / "storage.conf").write_text(
+        f'[storage]\ndriver = "overlay"\ngraphroot = "{tmp_path}/images"\nrunroot = "{tmp_path}/run"\n'
+    )
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("APPLIANCE_")}
+    environment = {
+        **inherited,
+        "CONTAINERS_STORAGE_CONF": str(tmp_path / "storage.conf"),
+        "BUILDAH_ISOLATION": "chroot",
+        "APPLIANCE_BASE": "localhost/debian:12",
+    }
+
+    def buildah(*words: str) -> str:
+        done = subprocess.run(["buildah", *words], env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    _debian(tmp_path / "debian")
+    base = buildah("from", "scratch")
+    buildah("copy", "-q", base, str(tmp_path / "debian"), "/")
+    buildah("commit", "-q", base, environment["APPLIANCE_BASE"])
+    built = subprocess.run(
+        [ROOT / "scripts" / "image", "edge-appliance:test"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stdout[-4000:] + built.stderr[-4000:]
+    container = buildah("from", "edge-appliance:test")
+    state = tmp_path / "state"
+    state.mkdir(0o700)
+    os.chown(state, *map(int, re.findall(r"(?<=--uid )\d+", RECIPE) * 2))
+    kept = f"{state}:{instructions('VOLUME')[0]}"
+    order = ["buildah", "run", "--volume", kept, "--env", "APPLIANCE_HTTP__PORT=0", container, "--"]
+    order += [*shlex.split(instructions("ENTRYPOINT")[0].strip("[]").replace(",", " ")), "serve"]
+    address = state / "address"
+    with subprocess.Popen(order, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as box:
+        try:
+            check = [sys.executable, "-P", str(ROOT / "scripts" / "answers.py"), "--ready", str(address)]
+            end_ns = CLOCK.now_ns() + PATIENCE_S * NS_PER_S
+            while subprocess.run(check, capture_output=True, check=False).returncode != 0:
+                assert box.poll() is None, box.stdout and box.stdout.read()
+                assert CLOCK.now_ns() < end_ns
+                pause_s(0.1)
+            key = (state / "admin.key").read_text().strip()
+            url = address.read_text().strip().replace("0.0.0.0", "127.0.0.1")
+            authority = state / "tls/authority.pem"
+            with Client(url, key, ca=authority) as client:
+                brought(client, toys.tiny_add(tmp_path / "add.onnx"), "add")
+            one = {"shape": [1, 4], "datatype": "FP32", "data": [1, 2, 3, 4]}
+            asked = {"inputs": [{"name": name, **one} for name in "AB"]}
+            trusted = ssl.create_default_context(cafile=authority)
+            headers = {"Authorization": f"Bearer {key}"}
+            answer = httpx.post(f"{url}/v2/models/add/infer", json=asked, headers=headers, verify=trusted, timeout=60)
+            assert answer.json()["outputs"][0]["data"] == [2, 4, 6, 8]
+        finally:
+            box.terminate()
+            box.wait(PATIENCE_S)
+            buildah("rm", "--all")
+
+
+def _debian(folder: Path) -> None:
+    """A Debian with the sources of packages and the authorities of this machine."""
+    sources = "".join(path.read_text() for path in Path("/etc/apt").glob("sources.list*/**/*.sources"))
+    mirror = re.search(r"(?m)^URIs: (\S+)", sources)
+    order = ["debootstrap", "--variant=minbase", "bookworm", str(folder), *([mirror[1]] if mirror else [])]
+    done = subprocess.run(order, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"a package registry gives too little: {done.stdout[-300:]}")
+    if AUTHORITIES.is_dir():
+        shutil.copytree(AUTHORITIES, folder / AUTHORITIES.relative_to("/"), dirs_exist_ok=True)
