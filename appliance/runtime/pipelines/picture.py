@@ -337,6 +337,7 @@ class Pictures:
                 used.setdefault(tenant, []).extend(own)
             else:
                 rooms.append(Room(own, environment.memory_bytes(tenant, _builds(own, offers))))
+            await others_first()
         rooms += [Room(own, environment.memory_bytes(tenant, _builds(own, offers))) for tenant, own in used.items()]
         of_all = [place for own in used.values() for place in own]
         rooms.append(Room(of_all, environment.room_bytes(_builds(of_all, offers))))
