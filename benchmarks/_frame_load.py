@@ -16,15 +16,14 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Coroutine
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import uvloop
 
 from benchmarks import _box as boxes
-from benchmarks._open_load import Connection
+from benchmarks._connections import Connections
 from tests.attacks.wire import head
 
 PATIENCE_S = 10.0
@@ -134,11 +133,7 @@ class Generator:
     def __init__(self, order: Order) -> None:
         self._order = order
         self._chance = random.Random(order.seed)
-        self._idle: list[Connection] = []
-        self._all: set[Connection] = set()
-        self._waiting: dict[Connection, _Frame | asyncio.Future[tuple[int, bytes]]] = {}
-        self._connecting = 0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._connections = Connections(order.port)
         self.tallies = {line.name: Tally() for line in order.lines}
         self._times_ms: dict[str, list[float]] = {line.name: [] for line in order.lines}
         self._behind_ms: list[float] = []
@@ -155,16 +150,10 @@ class Generator:
             for line in self._order.lines:
                 for _ in range(line.clients):
                     group.create_task(self._slot(line))
-        for _ in range(int(PATIENCE_S / 0.02)):
-            if not (self._waiting or self._connecting):
-                break
-            await asyncio.sleep(0.02)
-        for waiting in self._waiting.values():
-            if isinstance(waiting, _Frame):
-                self.tallies[waiting.line.name].lost += 1
-        for connection in self._all:
-            if connection.unasked:
-                self.tallies[self._order.lines[0].name].twice += connection.unasked
+        await self._connections.answered(PATIENCE_S)
+        for tally in self.tallies.values():
+            tally.lost = tally.sent - tally.answered
+        self.tallies[self._order.lines[0].name].twice = self._connections.unasked
 
     # -- clients -------------------------------------------------------------------------------------------------------
 
@@ -220,7 +209,7 @@ class Generator:
         request = boxes.post(path, self._order.key, picture, "image/jpeg", x_request_id=id.decode(), **whose)
         due_s = self._start_s + at_s
         self._behind_ms.append(1e3 * (time.perf_counter() - due_s))
-        self._put(request, _Frame(line, id, due_s, client))
+        self._connections.send(request, partial(self._ended, _Frame(line, id, due_s, client)))
 
     def _count(self, line: Line) -> str:
         """As many items as there is a picture with, next to what is drawn."""
@@ -230,7 +219,6 @@ class Generator:
     def _ended(self, frame: _Frame, status: int, body: bytes) -> None:
         tally, took_ms = self.tallies[frame.line.name], 1e3 * (time.perf_counter() - frame.due_s)
         if status == 0:
-            tally.lost += 1
             return
         tally.answered += 1
         if status != 200:
@@ -253,54 +241,12 @@ class Generator:
         tally.items += len(ITEM.findall(body))
         self._times_ms[frame.line.name].append(took_ms)
 
-    # -- connections ---------------------------------------------------------------------------------------------------
-
     async def _ask(self, method: str, path: str, body: bytes = b"", sort: str = "") -> tuple[int, bytes]:
         sizes = {"content_length": len(body), **({"content_type": sort} if sort else {})}
         answered: asyncio.Future[tuple[int, bytes]] = asyncio.get_running_loop().create_future()
-        self._put(head(method, path, self._order.key, **sizes) + body, answered)
+        request = head(method, path, self._order.key, **sizes) + body
+        self._connections.send(request, lambda status, answer: answered.set_result((status, answer)))
         return await answered
-
-    def _put(self, request: bytes, waits: "_Frame | asyncio.Future[tuple[int, bytes]]") -> None:
-        while self._idle:
-            connection = self._idle.pop()
-            if connection.is_open:
-                self._waiting[connection] = waits
-                connection.ask(request, 0.0)
-                return
-        self._spawn(self._connect(request, waits))
-
-    async def _connect(self, request: bytes, waits: "_Frame | asyncio.Future[tuple[int, bytes]]") -> None:
-        self._connecting += 1
-        try:
-            _, connection = await asyncio.get_running_loop().create_connection(
-                lambda: Connection(self._done), "127.0.0.1", self._order.port
-            )
-        except OSError:
-            self._told(waits, 0, b"")
-            return
-        finally:
-            self._connecting -= 1
-        self._all.add(connection)
-        self._waiting[connection] = waits
-        connection.ask(request, 0.0)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    def _done(self, connection: Connection, status: int) -> None:
-        waits = self._waiting.pop(connection)
-        if connection.is_open:
-            self._idle.append(connection)
-        self._told(waits, status, connection.body)
-
-    def _told(self, waits: "_Frame | asyncio.Future[tuple[int, bytes]]", status: int, body: bytes) -> None:
-        if isinstance(waits, _Frame):
-            self._ended(waits, status, body)
-        elif not waits.done():
-            waits.set_result((status, body))
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
