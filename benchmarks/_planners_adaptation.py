@@ -5,9 +5,9 @@
 import argparse
 import math
 import statistics
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 from appliance.lab.problems import adaptation
 from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan
@@ -44,12 +44,10 @@ def decide(problem: AdaptationInput, policy: str) -> tuple[AdaptationPlan, float
     """The plan and the CPU milliseconds it took; the answer is checked."""
     document = written(problem, policy)
     question = adaptation.read(document)
-    start = time.process_time()
-    plan = question.decide()
-    spent = time.process_time() - start
+    plan, spent_ms = results.spent(question.decide)
     broken = faults(document, question.answer(plan))
     assert not broken, broken
-    return plan, spent * 1e3
+    return plan, spent_ms
 
 
 def _exact(options: argparse.Namespace, seeds: Sequence[int]) -> None:
@@ -94,11 +92,15 @@ def _bounded(options: argparse.Namespace, seeds: Sequence[int]) -> None:
     results.head(
         *names, "/ proven: mean", "worst of those", "median ms", "worst ms", title="Large problems, against bounds"
     )
-    for workers, each in LARGE:
-        for family in FAMILIES:
-            for zoo in ZOOS:
-                problems = [Case(family, zoo, workers, each, seed).problem() for seed in seeds]
-                _bounded_rows(f"{workers} x {workers * each}", f"{family}, {zoo}", problems, options.limit)
+    for size, what, problems in _large(seeds):
+        _bounded_rows(size, what, problems, options.limit)
+
+
+def _large(seeds: Sequence[int]) -> Iterator[tuple[str, str, list[AdaptationInput]]]:
+    """Size and kind of large problems, and one for each seed."""
+    for (workers, each), family, zoo in product(LARGE, FAMILIES, ZOOS):
+        problems = [Case(family, zoo, workers, each, seed).problem() for seed in seeds]
+        yield f"{workers} x {workers * each}", f"{family}, {zoo}", problems
 
 
 def _bounded_rows(size: str, what: str, problems: Sequence[AdaptationInput], limit_s: float) -> None:
@@ -134,11 +136,8 @@ def _times(options: argparse.Namespace, seeds: Sequence[int]) -> None:
     names = ("workers x clients", "family, zoo", "median ms", "worst ms")
     results.head(*names, title="Times of `exchange`")
     decide(Case("overloaded", "yolo", 2, 4, 0).problem(), "exchange")  # the first call imports
-    for workers, each in LARGE:
-        for family in FAMILIES:
-            for zoo in ZOOS:
-                spent = [decide(Case(family, zoo, workers, each, seed).problem(), "exchange")[1] for seed in seeds]
-                results.cells(f"{workers} x {workers * each}", f"{family}, {zoo}", *_median_and_worst(spent))
+    for size, what, problems in _large(seeds):
+        results.cells(size, what, *_median_and_worst([decide(problem, "exchange")[1] for problem in problems]))
 
 
 def _mean_and_worst(ratios: Sequence[float]) -> tuple[float, float]:

@@ -7,9 +7,9 @@ The same decisions five times; of each the least counts, so that what else the m
 
 import argparse
 import statistics
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from random import Random
 
 from appliance.policies.dispatch import DISPATCH_POLICIES
@@ -83,13 +83,9 @@ def _times(options: argparse.Namespace, seeds: Sequence[int]) -> None:
         for name, make in DISPATCH_POLICIES.items():
             rounds: list[list[float]] = []
             for _ in range(ROUNDS):
-                policy, took = make(), list[float]()
-                for seed in seeds:
-                    for problem in problems(DECISIONS, seed, transfer_ms):
-                        start_ns = time.process_time_ns()
-                        policy.plan(problem)
-                        took.append((time.process_time_ns() - start_ns) / 1e6)
-                rounds.append(took)
+                policy = make()
+                asked = (problem for seed in seeds for problem in problems(DECISIONS, seed, transfer_ms))
+                rounds.append([results.spent(partial(policy.plan, problem))[1] for problem in asked])
             least = [min(decision) for decision in zip(*rounds, strict=True)]
             figures = (statistics.mean(least), statistics.median(least), results.percentile(least, 99))
             results.cells(name, transfer_ms, *figures)

@@ -2,9 +2,9 @@
 
 import argparse
 import statistics
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from random import Random
 
 from appliance.policies.offload import OFFLOAD_POLICIES
@@ -85,9 +85,8 @@ def _variants(options: argparse.Namespace, seeds: Sequence[int]) -> None:
             for clients in (20, 40, 60):
                 joint, fixed, spent = list[int](), list[int](), list[float]()
                 for scene in [zoo_scene(seed, clients, tiers, rows) for seed in seeds]:
-                    start = time.process_time_ns()
-                    plan = policy.plan(scene)
-                    spent.append((time.process_time_ns() - start) / 1e6)
+                    plan, took_ms = results.spent(partial(policy.plan, scene))
+                    spent.append(took_ms)
                     assert not check(scene, plan).faults
                     joint.append(len(plan.clients))
                     alone = [only(scene, row[0]) for row in rows]
@@ -139,11 +138,7 @@ def _times(options: argparse.Namespace, seeds: Sequence[int]) -> None:
 
 
 def _spent_ms(policy: OffloadPolicy, problem: OffloadInput, repeats: int = 21) -> tuple[float, float]:
-    spent = []
-    for _ in range(repeats):
-        start = time.process_time_ns()
-        policy.plan(problem)
-        spent.append((time.process_time_ns() - start) / 1e6)
+    spent = [results.spent(partial(policy.plan, problem))[1] for _ in range(repeats)]
     return sorted(spent)[repeats // 5], statistics.median(spent)
 
 
@@ -155,9 +150,8 @@ def _floors(options: argparse.Namespace, seeds: Sequence[int]) -> None:
     theirs: dict[str, list[int]] = {name: [] for name in OFFLOAD_POLICIES if name != "earliest-due"}
     for seed in range(seeds[0], seeds[0] + count):
         scene = stale_scene(seed)
-        start = time.process_time_ns()
-        plan = default.plan(scene)
-        spent.append((time.process_time_ns() - start) / 1e6)
+        plan, took_ms = results.spent(partial(default.plan, scene))
+        spent.append(took_ms)
         assert not check(scene, plan).faults
         ours.append(len(plan.clients))
         for name, counts in theirs.items():

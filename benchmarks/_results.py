@@ -13,12 +13,13 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+Found = TypeVar("Found")
 _LOOPS = 200_000
 _rows: list[dict[str, Any]] = []
 _heads: list[str] = []
@@ -80,6 +81,20 @@ def percentile(values: Sequence[float], percent: int) -> float:
 def percentiles(times_ms: Sequence[float], *percents: int) -> dict[str, Any]:
     """Percentiles of milliseconds as figures of a row."""
     return {f"P{percent}_ms": percentile(times_ms, percent) for percent in percents}
+
+
+def spent(call: Callable[[], Found]) -> tuple[Found, float]:
+    """What a call returns, and the milliseconds of processor time that it took."""
+    start_ns = time.process_time_ns()
+    found = call()
+    return found, (time.process_time_ns() - start_ns) / 1e6
+
+
+def took_ms(call: Callable[[], object]) -> float:
+    """How long a call took."""
+    start = time.perf_counter()
+    call()
+    return (time.perf_counter() - start) * 1e3
 
 
 def ratios(above: Sequence[float], below: Sequence[float]) -> list[float]:
