@@ -1,6 +1,5 @@
 """What benchmarks run against: a real box as a process of its own, or a bare Starlette route with the same settings."""
 
-import json
 import os
 import re
 import signal
@@ -9,16 +8,22 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
 import onnxruntime as ort
+import psutil
+import tritonclient.http as triton
+from prometheus_client.parser import text_string_to_metric_families
+from tritonclient.utils import np_to_triton_dtype
 
+from appliance.client import Client
 from appliance.runtime.processors.cpu.heap import trim
 from tests.attacks.wire import head
 from tests.e2e.load import drive
@@ -43,6 +48,14 @@ class LiveBox:
 
     def http(self) -> httpx.Client:
         return httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {self.key}"}, timeout=600)
+
+    def client(self) -> Client:
+        return Client(self.url, self.key)
+
+    def metrics(self, name: str) -> list[tuple[dict[str, str], float]]:
+        """Labels and value of each sample of `/metrics` with this name."""
+        with self.client() as client:
+            return samples(client.metrics(), name)
 
     def pss_mb(self) -> float:
         """Proportional set size of the service process, MB of 10^6 bytes."""
@@ -78,6 +91,12 @@ def box(
                 process.kill()
 
 
+def samples(text: str, name: str) -> list[tuple[dict[str, str], float]]:
+    """Labels and value of each sample with this name, out of the text of `/metrics`."""
+    found = chain.from_iterable(family.samples for family in text_string_to_metric_families(text))
+    return [(one.labels, one.value) for one in found if one.name == name]
+
+
 def _await_ready(process: subprocess.Popen[bytes], home: Path) -> str:
     address = home / "address"
     limit = time.perf_counter() + READY_S
@@ -95,39 +114,19 @@ def _await_ready(process: subprocess.Popen[bytes], home: Path) -> str:
 
 
 def upload(
-    live: LiveBox, name: str, model: Path, *, task: str = "tensor", calibration: bytes | None = None, **metadata: Any
+    live: LiveBox, name: str, model: Path, *, task: str = "tensor", calibration: Path | None = None, **metadata: Any
 ) -> str:
-    """Upload a model in pieces; returns the job id. `calibration`: a zip of inputs."""
-    with live.http() as http, model.open("rb") as file:
-        upload_id = http.post("/v1/uploads", json={"length": model.stat().st_size}).raise_for_status().json()["id"]
-        offset = 0
-        while piece := file.read(8 << 20):
-            http.patch(
-                f"/v1/uploads/{upload_id}", content=piece, headers={"Upload-Offset": str(offset)}
-            ).raise_for_status()
-            offset += len(piece)
-        fields = {"name": name, "task": task, "upload": upload_id, "metadata": json.dumps(metadata)}
-        parts: dict[str, Any] = {key: (None, value) for key, value in fields.items()}
-        if calibration is not None:
-            parts["calibration"] = ("calibration.zip", calibration)
-        answer = http.post("/v1/models", files=parts)
-        answer.raise_for_status()
-        job: str = answer.json()["id"]
-        return job
+    """Upload a model; returns the job id. `calibration`: a zip of inputs."""
+    with live.client() as client:
+        return client.upload_model(model, name, task, metadata=metadata, calibration=calibration).id
 
 
-def await_job(live: LiveBox, job: str, limit_s: float = 600) -> dict[str, Any]:
+def await_job(live: LiveBox, job: str) -> None:
     """Wait for a job's end; raises when it failed."""
-    limit = time.perf_counter() + limit_s
-    with live.http() as http:
-        while time.perf_counter() < limit:
-            record: dict[str, Any] = http.get(f"/v1/jobs/{job}").json()
-            if record["state"] in ("done", "failed", "cancelled"):
-                if record["state"] != "done":
-                    raise RuntimeError(f"import {record['state']}: {record.get('error')}")
-                return record
-            time.sleep(0.1)
-    raise RuntimeError(f"job {job} took longer than {limit_s} s")
+    with live.client() as client:
+        *_, last = client.follow_job(job)
+    if last.state != "done":
+        raise RuntimeError(f"import {last.state}: {last.error}")
 
 
 def item(live: LiveBox, name: str) -> dict[str, np.ndarray]:
@@ -177,23 +176,23 @@ def bare_starlette(port: int, body_bytes: int) -> Iterator[subprocess.Popen[byte
         process.wait()
 
 
-_WORDS = {"float32": "FP32", "int64": "INT64"}
+def infer_body(inputs: Mapping[str, np.ndarray]) -> tuple[bytes, dict[str, str]]:
+    """Body and headers of an infer call with binary tensors in and out, as the official client writes it.
+
+    Raises: InferenceServerException for a type that the protocol does not have.
+    """
+    tensors = []
+    for name, array in inputs.items():
+        tensors.append(triton.InferInput(name, list(array.shape), np_to_triton_dtype(array.dtype)))
+        tensors[-1].set_data_from_numpy(array)
+    body, length = triton.InferenceServerClient.generate_request_body(tensors)
+    return body, {"Inference-Header-Content-Length": str(length)}
 
 
-def infer_body(inputs: dict[str, np.ndarray]) -> tuple[bytes, dict[str, str]]:
-    """Body and headers of an infer call with binary tensors in and out."""
-    raw = {name: array.tobytes() for name, array in inputs.items()}
-    described = [
-        {
-            "name": name,
-            "datatype": _WORDS[str(array.dtype)],
-            "shape": list(array.shape),
-            "parameters": {"binary_data_size": len(raw[name])},
-        }
-        for name, array in inputs.items()
-    ]
-    header = json.dumps({"inputs": described, "parameters": {"binary_data_output": True}}).encode()
-    return header + b"".join(raw.values()), {"Inference-Header-Content-Length": str(len(header))}
+def infer(http: httpx.Client, model: str, request: tuple[bytes, dict[str, str]]) -> httpx.Response:
+    """Ask a network; `request` as `infer_body` gives it."""
+    body, headers = request
+    return http.post(f"/v2/models/{model}/infer", content=body, headers=headers).raise_for_status()
 
 
 def infer_request(model: str, key: str, inputs: dict[str, np.ndarray]) -> bytes:
@@ -223,14 +222,19 @@ def ask(connection: socket.socket, request: bytes | bytearray) -> bytes:
 
 def plain_session_ms(model: Path) -> float:
     """Make a session from the plain file, on one thread; returns milliseconds."""
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = 1
     start = time.perf_counter()
-    session = ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    session = plain_session(model)
     elapsed_ms = (time.perf_counter() - start) * 1e3
     del session
     trim()
     return elapsed_ms
+
+
+def plain_session(model: Path) -> ort.InferenceSession:
+    """A session of ONNX Runtime on one thread of the processor, without a box."""
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    return ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
 
 
 def free_port() -> int:
@@ -243,10 +247,7 @@ def free_port() -> int:
 
 def pss_mb(pid: int) -> float:
     """Proportional set size of a process, MB of 10^6 bytes."""
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) * 1024 / 1e6
-    return 0.0
+    return float(psutil.Process(pid).memory_full_info().pss / 1e6)
 
 
 def rate(port: int, pid: int, request: bytes, connections: int, seconds: float) -> tuple[float, float]:
@@ -258,5 +259,5 @@ def rate(port: int, pid: int, request: bytes, connections: int, seconds: float) 
 
 def cpu_s(pid: int) -> float:
     """Processor time of a process so far, seconds: steadier than the clock on a machine with neighbours."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    times = psutil.Process(pid).cpu_times()
+    return times.user + times.system

@@ -1,18 +1,20 @@
-"""A box that notes how long its event loop was held: `python -m benchmarks._held_box FILE`, else as `serve`.
+"""The program of a box that notes how long its event loop was held: `python -m benchmarks._held_box serve …`.
 
-FILE gets a JSON object when it stops: seconds since the start of the machine → the longest hold in that second, ms of
-processor time. Looks are a millisecond apart: an upper bound, for others may keep the loop from looking.
+When it stops, the file that HOLDS names in its environment gets a JSON object: seconds since the start of the machine →
+the longest hold in that second, ms of processor time. Looks are a millisecond apart: an upper bound, for others may
+keep the loop from looking.
 """
 
 import asyncio
+import atexit
 import json
-import sys
+import os
 import time
 from pathlib import Path
 from typing import Any, ClassVar
 
 from appliance import server
-from appliance.settings import Settings
+from appliance.cli.main import main
 
 LOOK_S = 0.001
 
@@ -38,11 +40,11 @@ def _note(held_ms: float) -> None:
     Watched.holds[second] = max(held_ms, Watched.holds.get(second, 0.0))
 
 
-def main() -> None:
-    server.Server = Watched  # type: ignore[misc]
-    server.serve(Settings())
-    Path(sys.argv[1]).write_text(json.dumps(Watched.holds))
+def _write() -> None:
+    Path(os.environ["HOLDS"]).write_text(json.dumps(Watched.holds))
 
 
 if __name__ == "__main__":
+    server.Server = Watched  # type: ignore[misc]
+    atexit.register(_write)
     main()

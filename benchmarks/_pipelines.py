@@ -179,7 +179,7 @@ def frame(http: httpx.Client, pipeline: str, path: str | Path) -> httpx.Response
 
 def measured(live: boxes.LiveBox, found: Pictures, rounds: int = 2) -> list[Subject]:
     """What frames take, one at a time."""
-    subjects_ = []
+    subjects = []
     with live.http() as http:
         slos = {one["name"]: one["latency_slo_ms"] for one in http.get("/v1/pipelines").json()["items"]}
         for name, by_count in found.items():
@@ -192,8 +192,8 @@ def measured(live: boxes.LiveBox, found: Pictures, rounds: int = 2) -> list[Subj
             means = {int(count): sum(one) / len(one) for count, one in costs.items()}
             drawn = [min(means, key=lambda count: (abs(count - wanted), count)) for wanted in range(ITEMS_MAX + 1)]
             cost_s = sum(means[count] for count in drawn) / len(drawn)
-            subjects_.append(Subject(name, slos[name], by_count, cost_s))
-    return subjects_
+            subjects.append(Subject(name, slos[name], by_count, cost_s))
+    return subjects
 
 
 def estimated_fps(wanted: Sequence[Subject]) -> float:
@@ -290,25 +290,20 @@ def run(
 ) -> Run:
     """Send it, and tell what it came to."""
     order = Order(live.port, live.key, seconds, wanted, seed)
-    name = "appliance_pipeline_seconds_total"
-    before = metrics(live, name)
+    before = _stage_s(live)
     box_s, stolen = computed_s(live), stolen_s()
     result = sent(order)
-    stages = {pipeline: value - before.get(pipeline, 0.0) for pipeline, value in metrics(live, name).items()}
+    stages = {pipeline: value - before.get(pipeline, 0.0) for pipeline, value in _stage_s(live).items()}
     found = Run(result, computed_s(live) - box_s, stolen_s() - stolen, stages)
     found.tell(what)
     return found
 
 
-def metrics(live: boxes.LiveBox, name: str) -> dict[str, float]:
-    """Of a family its samples, added up by pipeline; those without a pipeline under an empty name."""
+def _stage_s(live: boxes.LiveBox) -> dict[str, float]:
+    """Processor time of the stages of each pipeline so far."""
     found: dict[str, float] = defaultdict(float)
-    with live.http() as http:
-        text = http.get("/metrics").raise_for_status().text
-    for line in text.splitlines():
-        if line.startswith((name + "{", name + " ")):
-            of, _, value = line.rpartition(" ")
-            found[of.partition('pipeline="')[2].partition('"')[0]] += float(value)
+    for labels, value in live.metrics("appliance_pipeline_seconds_total"):
+        found[labels["pipeline"]] += value
     return dict(found)
 
 

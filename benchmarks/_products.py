@@ -4,9 +4,9 @@ import time
 from pathlib import Path
 
 import numpy as np
-import onnx
-import onnxruntime
-from onnx import TensorProto, helper, numpy_helper
+
+from appliance.demo.zoo import graphs
+from benchmarks import _box as boxes
 
 SIDE = 384
 
@@ -17,24 +17,19 @@ def products(path: Path, run_ms: float) -> Path:
 
 
 def _write(path: Path, count: int) -> Path:
-    matrix = np.eye(SIDE, dtype=np.float32)
-    constants = [numpy_helper.from_array(matrix, name) for name in ("c", "w")]
-    constants.append(numpy_helper.from_array(np.array([1], np.int64), "shape"))
-    nodes = [helper.make_node("Add", ["c", "x"], ["h0"])]
-    nodes += [helper.make_node("MatMul", [f"h{i}", "w"], [f"h{i + 1}"]) for i in range(count)]
-    nodes.append(helper.make_node("ReduceMean", [f"h{count}"], ["mean"], axes=[0, 1]))
-    nodes.append(helper.make_node("Reshape", ["mean", "shape"], ["y"]))
-    slots = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("x", "y")]
-    graph = helper.make_graph(nodes, "products", slots[:1], slots[1:], constants)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-    return path
+    net = graphs.Graph()
+    net.constant("w", np.eye(SIDE, dtype=np.float32))
+    value = net.add("Add", [net.constant("c", np.eye(SIDE, dtype=np.float32)), "x"], "h0")
+    for at in range(count):
+        value = net.add("MatMul", [value, "w"], f"h{at + 1}")
+    value = net.add("ReduceMean", [value], "mean", axes=[0, 1])
+    net.add("Reshape", [value, net.constant("shape", np.array([1], np.int64))], "y")
+    return graphs.save(net.model("products", {"x": (1,)}, {"y": (1,)}), path)
 
 
 def _one_ms(path: Path) -> float:
     """What one product takes in the runtime that serves, on one thread."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(str(_write(path, 20)), options, providers=["CPUExecutionProvider"])
+    session = boxes.plain_session(_write(path, 20))
     times = []
     for _ in range(10):
         start = time.perf_counter()

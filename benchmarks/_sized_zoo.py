@@ -11,8 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
 
 from appliance.clock import SystemClock
 from appliance.demo.zoo import graphs
@@ -70,30 +68,18 @@ def network(path: Path, size: int, megabytes: float) -> Path:
         "d1": (_WAYS, wide),
         "d2": (wide, _CLASSES),
     }
-    weights = {
-        name: random.standard_normal(shape, np.float32) / np.float32(np.sqrt(np.prod(shape[1:])))
-        for name, shape in shapes.items()
-    }
-    kernel, pads = [3, 3], [1, 1, 1, 1]
-    nodes = [
-        helper.make_node("Conv", ["image", "w1"], ["a"], strides=[2, 2], kernel_shape=kernel, pads=pads),
-        helper.make_node("Relu", ["a"], ["b"]),
-        helper.make_node("Conv", ["b", "w2"], ["c"], strides=[2, 2], kernel_shape=kernel, pads=pads),
-        helper.make_node("Relu", ["c"], ["d"]),
-        helper.make_node("Conv", ["d", "w3"], ["e"], kernel_shape=kernel, pads=pads),
-        helper.make_node("Relu", ["e"], ["f"]),
-        helper.make_node("GlobalAveragePool", ["f"], ["g"]),
-        helper.make_node("Flatten", ["g"], ["h"], axis=1),
-        helper.make_node("MatMul", ["h", "d1"], ["i"]),
-        helper.make_node("Relu", ["i"], ["j"]),
-        helper.make_node("MatMul", ["j", "d2"], ["k"]),
-        helper.make_node("Softmax", ["k"], ["probabilities"], axis=1),
-    ]
-    image = helper.make_tensor_value_info("image", TensorProto.FLOAT, ["N", 3, size, size])
-    answer = helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["N", _CLASSES])
-    tensors = [numpy_helper.from_array(values, name) for name, values in weights.items()]
-    onnx.save(graphs.model_of(helper.make_graph(nodes, f"net-{size}", [image], [answer], tensors)), path)
-    return path
+    net = graphs.Graph()
+    for name, shape in shapes.items():
+        net.constant(name, random.standard_normal(shape, np.float32) / np.float32(np.sqrt(np.prod(shape[1:]))))
+    value = "image"
+    for weights, stride in (("w1", 2), ("w2", 2), ("w3", 1)):
+        sides = {"strides": [stride, stride], "kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
+        value = net.add("Relu", [net.add("Conv", [value, weights], f"{weights}.conv", **sides)], f"{weights}.relu")
+    value = net.add("Flatten", [net.add("GlobalAveragePool", [value], "pool")], "flat", axis=1)
+    value = net.add("Relu", [net.add("MatMul", [value, "d1"], "wide")], "wide.relu")
+    net.add("Softmax", [net.add("MatMul", [value, "d2"], "logits")], "probabilities", axis=1)
+    answer = {"probabilities": ("N", _CLASSES)}
+    return graphs.save(net.model(f"net-{size}", {"image": ("N", 3, size, size)}, answer), path)
 
 
 async def _join(folder: Path) -> None:

@@ -6,8 +6,8 @@ in this process in the same round.
 
 import statistics
 import tempfile
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -54,14 +54,8 @@ def _round(infer: Callable[[], float], disturb: Callable[[], float], model: Path
 
 
 def _caller(http: httpx.Client, box: boxes.LiveBox, name: str) -> Callable[[], float]:
-    body, headers = boxes.infer_body(boxes.item(box, name))
-
-    def infer() -> float:
-        start = time.perf_counter()
-        http.post(f"/v2/models/{name}/infer", content=body, headers=headers).raise_for_status()
-        return (time.perf_counter() - start) * 1e3
-
-    return infer
+    infer = partial(boxes.infer, http, name, boxes.infer_body(boxes.item(box, name)))
+    return partial(results.took_ms, infer)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import closing, suppress
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -110,27 +111,23 @@ class Probe:
         self.most_mb = 0.0
 
     def run(self, seconds: float) -> None:
-        own = Wire(self._box.url)
-        own.ask(self._requests[1])
-        until = time.perf_counter() + seconds
-        while time.perf_counter() < until:
-            for request in self._requests:
-                self._timed(lambda request=request: own.ask(request))  # type: ignore[misc]
-                self._timed(lambda request=request: self._fresh(request))  # type: ignore[misc]
-            self.most_mb = max(self.most_mb, self._box.pss_mb())
-            time.sleep(PAUSE_S)
-        own.close()
+        with closing(Wire(self._box.url)) as own:
+            own.ask(self._requests[1])
+            until = time.perf_counter() + seconds
+            while time.perf_counter() < until:
+                for request in self._requests:
+                    self._timed(partial(own.ask, request))
+                    self._timed(partial(self._fresh, request))
+                self.most_mb = max(self.most_mb, self._box.pss_mb())
+                time.sleep(PAUSE_S)
 
     def figures(self) -> dict[str, Any]:
         counts = {"requests": len(self.times_ms), "refused": self.refused}
         return {**counts, **results.percentiles(self.times_ms, 50, 99), "longest_ms": max(self.times_ms)}
 
     def _fresh(self, request: bytes) -> int:
-        wire = Wire(self._box.url)
-        try:
+        with closing(Wire(self._box.url)) as wire:
             return wire.ask(request)
-        finally:
-            wire.close()
 
     def _timed(self, ask: Callable[[], int]) -> None:
         start = time.perf_counter()

@@ -24,7 +24,7 @@ from appliance.modelstore.stages.inspect import inspect
 from appliance.modelstore.stages.running import largest_error
 from benchmarks import _box as boxes
 from benchmarks import _results as results
-from benchmarks.operators import read, written
+from benchmarks.operators import read
 
 ERROR_MAX = 1e-3
 SEEDS = range(100, 105)
@@ -80,22 +80,17 @@ def distinct(paths: list[Path]) -> Iterator[Path]:
 
 def worst(http: Any, name: str, path: Path, found: Inspection) -> tuple[float, set[str]]:
     """The largest relative error of any answer, and which variants answered."""
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    session = boxes.plain_session(path)
     outputs = [one.name for one in session.get_outputs()]
     task = TaskSpec(index_limits=found.index_limits, examples=found.examples, defaults=found.defaults)
     error, answered = 0.0, set()
     for seed in SEEDS:
         feeds: Mapping[str, np.ndarray] = synthetic(found.inputs, found.axes, task, found.trial, seed)
-        body, head = written(feeds)
-        headers = {"Inference-Header-Content-Length": str(head), "Content-Type": "application/octet-stream"}
-        answer = http.post(f"/v2/models/{name}/infer", content=body, headers=headers).raise_for_status()
+        answer = boxes.infer(http, name, boxes.infer_body(feeds))
         length = int(answer.headers["Inference-Header-Content-Length"])
         answered.add(str(json.loads(answer.content[:length])["parameters"]["variant"]))
-        got = read(answer.content, length)
         wanted = dict(zip(outputs, session.run(outputs, dict(feeds)), strict=True))
-        error = max(error, largest_error(got, wanted))
+        error = max(error, largest_error(read(answer, outputs), wanted))
     return error, answered
 
 

@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import uvloop
-from onnx import TensorProto, helper
 
 from appliance.clock import SystemClock
+from appliance.demo.zoo import graphs
 from appliance.domain.hardware import PreparedForm
 from appliance.runtime.processors.cpu.session import OnnxProcessor
 from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
@@ -55,7 +54,7 @@ async def _main() -> None:
             ("pooled", _pooled(folder / "pooled.onnx"), {"X": picture}),
             ("picture", toys.squeezenet(folder / "squeezenet.onnx"), {}),
         ):
-            form = _prepared(inner, source, folder / label)
+            form = prepared(inner, source, folder / label)
             inside = await processor.load(form)
             guarded: Any = await processor.load(replace(form, guarded_for=label))
             feeds = inputs or {inside.session.get_inputs()[0].name: picture}  # type: ignore[union-attr]
@@ -109,19 +108,18 @@ async def _rate(processor: GuardedProcessor, handle: Any, inputs: Any, runs: int
     return WORKERS * runs / (time.perf_counter() - start)
 
 
-def _prepared(inner: OnnxProcessor, source: Path, folder: Path) -> PreparedForm:
+def prepared(inner: OnnxProcessor, source: Path, folder: Path) -> PreparedForm:
+    """A network as the processor wants it."""
     folder.mkdir()
-    inner.sessions.prepare(source, folder)
-    return prepared_form(source.stem, folder) or PreparedForm(source.stem, str(source), 1000, optimised=False)
+    assert inner.sessions.prepare(source, folder)
+    return prepared_form(source.stem, folder)
 
 
 def _pooled(path: Path) -> Path:
     """A mean over each channel."""
-    x = helper.make_tensor_value_info("X", TensorProto.FLOAT, [1, 3, 224, 224])
-    y = helper.make_tensor_value_info("Y", TensorProto.FLOAT, [1, 3, 1, 1])
-    graph = helper.make_graph([helper.make_node("GlobalAveragePool", ["X"], ["Y"])], "pooled", [x], [y])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-    return path
+    net = graphs.Graph()
+    net.add("GlobalAveragePool", ["X"], "Y")
+    return graphs.save(net.model("pooled", {"X": (1, 3, 224, 224)}, {"Y": (1, 3, 1, 1)}), path)
 
 
 if __name__ == "__main__":

@@ -5,16 +5,18 @@ Asked: of those that ONNX Runtime itself runs right at least 97 % served right, 
 """
 
 import json
-import struct
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import onnx
 import onnxruntime as ort
+import tritonclient.http as triton
+from tritonclient.utils import InferenceServerException
 
 from benchmarks import _box as boxes
 from benchmarks import _results as results
@@ -23,13 +25,6 @@ IR_MAX = 10
 """Of the files: the tests' own are of a version that ONNX Runtime may not read yet."""
 AT_ONCE = 16
 ASKED = {"right": "≥ 97 %", "wrong": "none"}
-TYPES: dict[str, Any] = {
-    "BOOL": np.bool_,
-    **{f"{'U' if sign == 'u' else ''}INT{bits}": f"{sign}{bits // 8}" for sign in "iu" for bits in (8, 16, 32, 64)},
-    **{f"FP{bits}": f"f{bits // 8}" for bits in (16, 32, 64)},
-}
-WORDS = {np.dtype(code).str: word for word, code in TYPES.items()}
-
 Arrays = Mapping[str, Any]
 
 
@@ -95,6 +90,12 @@ def _text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
+def _stated(value: Any) -> np.ndarray:
+    """An array, of objects where it holds text."""
+    array = np.asarray(value)
+    return array.astype(object) if array.dtype.kind in "SU" else array
+
+
 def imported(http: Any, folder: Path, case: Any) -> str:
     """Upload the case's model, only as it is; returns the job, or why there is none."""
     path = folder / f"{case.name}.onnx"
@@ -117,53 +118,22 @@ def tried(box: boxes.LiveBox, http: Any, case: Any, inputs: Arrays, outputs: Arr
     except RuntimeError as error:
         return "refused", str(error)
     try:
-        body, head = written(inputs)
-    except KeyError as error:
-        return "refused", f"the protocol has no type {error}"
-    headers = {"Inference-Header-Content-Length": str(head), "Content-Type": "application/octet-stream"}
+        body, headers = boxes.infer_body({name: _stated(value) for name, value in inputs.items()})
+    except InferenceServerException as error:
+        return "refused", f"the protocol has no such type: {error}"
     answer = http.post(f"/v2/models/{name_of(case)}/infer", content=body, headers=headers)
     if answer.status_code != 200:
         return "refused", answer.text
-    answered = read(answer.content, int(answer.headers["Inference-Header-Content-Length"]))
+    answered = read(answer, outputs)
     wrong = [name for name, value in outputs.items() if not is_near(answered.get(name), value, case)]
     return ("wrong", f"outputs {wrong}") if wrong else ("right", "")
 
 
-def written(inputs: Arrays) -> tuple[bytes, int]:
-    """A request with binary tensors, and the length of its head. Raises: KeyError for a type without a word."""
-    parts, tensors = [], []
-    for name, value in inputs.items():
-        array = np.asarray(value)
-        if array.dtype.kind in "OSU":
-            items = [_text(item).encode() for item in array.ravel()]
-            data, word = b"".join(struct.pack("<I", len(item)) + item for item in items), "BYTES"
-        else:
-            data, word = array.tobytes(), WORDS[array.dtype.str]
-        parts.append(data)
-        sized = {"binary_data_size": len(data)}
-        tensors.append({"name": name, "shape": list(array.shape), "datatype": word, "parameters": sized})
-    head = json.dumps({"inputs": tensors, "parameters": {"binary_data_output": True}}).encode()
-    return head + b"".join(parts), len(head)
-
-
-def read(body: bytes, head: int) -> dict[str, Any]:
-    """The outputs of an answer."""
-    found, at = {}, head
-    for output in json.loads(body[:head])["outputs"]:
-        size = output["parameters"]["binary_data_size"]
-        data, at = body[at : at + size], at + size
-        word = output["datatype"]
-        array = np.array(list(_items(data)), object) if word == "BYTES" else np.frombuffer(data, TYPES[word])
-        found[output["name"]] = array.reshape(output["shape"])
-    return found
-
-
-def _items(data: bytes) -> Iterator[bytes]:
-    at = 0
-    while at < len(data):
-        (size,) = struct.unpack_from("<I", data, at)
-        yield data[at + 4 : at + 4 + size]
-        at += 4 + size
+def read(answer: httpx.Response, names: Iterable[str]) -> dict[str, Any]:
+    """The outputs of an answer of `/v2`."""
+    length = int(answer.headers["Inference-Header-Content-Length"])
+    found = triton.InferenceServerClient.parse_response_body(answer.content, header_length=length)
+    return {name: found.as_numpy(name) for name in names}
 
 
 if __name__ == "__main__":

@@ -86,8 +86,7 @@ def asked(every_s: float, seconds: float) -> None:
                 "/v1/applications/digits/predict", content=picture, headers={"Content-Type": "image/png"}
             )
             answer.raise_for_status()
-            body, headers = boxes.infer_body({"X": sensor_counts(number)})
-            http.post("/v2/models/level/infer", content=body, headers=headers).raise_for_status()
+            boxes.infer(http, "level", boxes.infer_body({"X": sensor_counts(number)}))
             number += 1
             for name in ("digits", "level"):
                 for variant in http.get(f"/v1/models/{name}").json()["variants"]:

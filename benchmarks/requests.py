@@ -68,9 +68,8 @@ def main() -> None:
 def _rate(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder, boxes.box() as box:
         item = boxes.served(box, "tiny", toys.tiny_add(Path(folder) / "tiny.onnx"))
-        body, headers = boxes.infer_body(item)
         with box.http() as http:
-            size = len(http.post("/v2/models/tiny/infer", content=body, headers=headers).raise_for_status().content)
+            size = len(boxes.infer(http, "tiny", boxes.infer_body(item)).content)
         plain = json.dumps({"inputs": {name: array.tolist() for name, array in item.items()}}).encode()
         requests = {
             "/v2": boxes.infer_request("tiny", box.key, item),
@@ -213,7 +212,7 @@ def _latency(options: argparse.Namespace) -> None:
             def turn(subject: Subject = subject, asked: Any = asked) -> dict[str, tuple[float, float]]:
                 found = {}
                 for name in subject.ways:
-                    own = statistics.median(_timed_ms(subject.run) for _ in range(TURN))
+                    own = statistics.median(results.took_ms(subject.run) for _ in range(TURN))
                     found[name] = (own, statistics.median(asked(name) for _ in range(TURN)))
                 return found
 
@@ -270,12 +269,6 @@ def _raw(run: Callable[[], object], seconds: float) -> float:
     with ThreadPoolExecutor(CORES) as pool:
         count = sum(pool.map(work, range(CORES)))
     return count / (time.perf_counter() - start)
-
-
-def _timed_ms(call: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    call()
-    return (time.perf_counter() - start) * 1e3
 
 
 def _connected(address: int | Path) -> socket.socket:

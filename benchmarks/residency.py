@@ -85,8 +85,7 @@ class Figures:
 
     @property
     def wait_p99_ms(self) -> float:
-        ordered = sorted(self.waits_ms)
-        return ordered[-(-99 * len(ordered) // 100) - 1]
+        return results.percentile(self.waits_ms, 99)
 
 
 # -- cells -------------------------------------------------------------------------------------------------------------
@@ -277,17 +276,14 @@ def _report(part: str, verdicts: Sequence[Verdict], rows: bool) -> None:
     results.head("cell", "requests", *waits, *figures, title=title)
     for verdict in verdicts if rows else [v for v in verdicts if v.is_worse]:
         results.cells(*verdict.row())
-    wait, cold, utility = ([getattr(v, name) for v in verdicts] for name in ("wait", "cold", "utility"))
+    wait, cold, less = [v.wait for v in verdicts], [v.cold for v in verdicts], [-v.utility for v in verdicts]
     results.head("what", "worst cell", "cells worse", "mean", "asked of each", "of the mean")
-    geometric = exp(fmean(map(log, wait)))
-    worse = (
-        sum(w > WAIT_MORE_MAX for w in wait),
-        sum(c > COLD_MORE_MAX for c in cold),
-        sum(u < -UTILITY_LESS_MAX for u in utility),
-    )
-    results.cells("wait P99, ours / theirs", max(wait), worse[0], geometric, f"<= {WAIT_MORE_MAX}", "< 1")
-    results.cells("cold, points", max(cold), worse[1], fmean(cold), f"<= {COLD_MORE_MAX}", "< 0")
-    results.cells("utility", min(utility), worse[2], fmean(utility), f">= -{UTILITY_LESS_MAX}", "> 0")
+    for what, found, most, mean, at_most in (
+        ("wait P99, ours / theirs", wait, WAIT_MORE_MAX, exp(fmean(map(log, wait))), 1),
+        ("points colder", cold, COLD_MORE_MAX, fmean(cold), 0),
+        ("less utility", less, UTILITY_LESS_MAX, fmean(less), 0),
+    ):
+        results.cells(what, max(found), sum(one > most for one in found), mean, f"<= {most}", f"< {at_most}")
 
 
 def main() -> None:

@@ -10,7 +10,6 @@ whether the ledger ever held more than its budget. The links need root. `--state
 
 import argparse
 import json
-import re
 import statistics
 import sys
 import tempfile
@@ -33,7 +32,7 @@ from appliance.domain.session import FrameEnd
 from appliance.lab.links.link import LinkShape
 from appliance.lab.links.trace import Trace, drawn
 from benchmarks import _results as results
-from benchmarks._box import free_port
+from benchmarks._box import free_port, samples
 from benchmarks._cameras import jpeg, looking
 from benchmarks._sized_zoo import APPLICATION, SIZES, made
 from tests.e2e.live_scenario import asked_in
@@ -193,17 +192,11 @@ def _in(network: Network, state: Path, settings: dict[str, str]) -> Iterator[Ser
 
 def _metrics(text: str) -> dict[tuple[str, str], float]:
     found = {
-        (name, one): _value(text, f'appliance_session_{name}_total{{found="{one}"}}')
+        (name, labels["found"]): value
         for name in COUNTED
-        for one in FOUND
+        for labels, value in samples(text, f"appliance_session_{name}_total")
     }
-    return found | {key: _value(text, f"appliance_{key[0]}_total") for key in LOADS}
-
-
-def _value(text: str, name: str) -> float:
-    found = re.search(rf"^{re.escape(name)} (\S+)$", text, re.MULTILINE)
-    assert found is not None, name
-    return float(found[1])
+    return found | {key: samples(text, f"appliance_{key[0]}_total")[0][1] for key in LOADS}
 
 
 def _link(seed: str) -> DeviceLink:

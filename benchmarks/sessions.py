@@ -19,8 +19,6 @@ import gc
 import json
 import multiprocessing
 import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -33,19 +31,18 @@ import httpx
 import uvloop
 
 from appliance import log
-from appliance.client import Client
 from appliance.client.device import Accuracy, Box, Device, Latency, Promise
 from appliance.demo.zoo import toys
 from appliance.domain import session
 from appliance.runtime.sessions.limits import Limits
 from appliance.runtime.sessions.orders import JoinOrder
 from appliance.wire.stream import PlanMessage
+from benchmarks import _box as boxes
 from benchmarks import _results as results
-from benchmarks._box import free_port
 from benchmarks._cameras import jpeg, looking
 from tests.api.stand import furnish, running
-from tests.e2e import server as boxes
 from tests.e2e.live_scenario import decisions_in
+from tests.e2e.server import Server, running_server
 from tests.fakes.session_box import session_box
 
 PATIENCE_S = 60.0
@@ -173,38 +170,18 @@ def crowd(box: Box, application: str, promises: Sequence[Promise], fps: float) -
 
 def _load(folder: Path, keys: dict[str, str], options: argparse.Namespace) -> None:
     _go_first(is_first=options.apart)
-    with _held_box(folder) as server:
-        _measure(server, keys, options)
-    holds = json.loads((folder / "holds.json").read_text())
+    holds_in = folder / "holds.json"
+    settings = {"HOLDS": str(holds_in), "APPLIANCE_GUARD__ISOLATION": "none"}
+    with boxes.box(folder / "state", None, "benchmarks._held_box", **settings) as held:
+        _measure(held, keys, options)
+    holds = json.loads(holds_in.read_text())
     found = [ms for second, ms in holds.items() if any(a <= int(second) < b for a, b in _WITH)]
     above = sum(ms > 5 for ms in found)
     results.row(
         "event loop held", most_ms=max(found, default=0.0), seconds_above_5_ms=above, seconds=len(found), asked="≤ 5 ms"
     )
-    with boxes.running_server(folder / "state", free_port(), APPLIANCE_GUARD__ISOLATION="none") as server:
+    with running_server(folder / "state", boxes.free_port(), APPLIANCE_GUARD__ISOLATION="none") as server:
         _kill(server, Box(server.url, keys["device"]), options)
-
-
-@contextmanager
-def _held_box(folder: Path) -> Iterator[boxes.Server]:
-    """A box that notes how long its event loop was held."""
-
-    def start(state_dir: Path, environment: dict[str, str], port: int) -> tuple["subprocess.Popen[bytes]", str]:
-        (state_dir / "address").unlink(missing_ok=True)
-        settings = {
-            **os.environ,
-            "APPLIANCE_STATE_DIR": str(state_dir),
-            "APPLIANCE_HTTP__PORT": str(port),
-            **environment,
-        }
-        command = [sys.executable, "-m", "benchmarks._held_box", str(folder / "holds.json")]
-        with (state_dir / "server.log").open("ab") as log:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=settings)
-        return process, boxes._ready_url(process, state_dir)
-
-    boxes._start = start
-    with boxes.running_server(folder / "state", free_port(), APPLIANCE_GUARD__ISOLATION="none") as server:
-        yield server
 
 
 def _go_first(*, is_first: bool) -> None:
@@ -214,10 +191,10 @@ def _go_first(*, is_first: bool) -> None:
         os.sched_setscheduler(0, policy, os.sched_param(priority))
 
 
-def _measure(server: boxes.Server, keys: dict[str, str], options: argparse.Namespace) -> None:
+def _measure(live: boxes.LiveBox, keys: dict[str, str], options: argparse.Namespace) -> None:
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
-    asking = spawn.Process(target=_ask, args=(theirs, server.url, keys["device"], options.rate), daemon=True)
+    asking = spawn.Process(target=_ask, args=(theirs, live.url, keys["device"], options.rate), daemon=True)
     asking.start()
     _go_first(is_first=False)
     sinks, sink_side = spawn.Pipe()
@@ -227,7 +204,7 @@ def _measure(server: boxes.Server, keys: dict[str, str], options: argparse.Names
     waiting: list[Promise] = [Latency(1.0, options.fps)] * options.waiting  # sooner than anything is answered
     places = {
         "at a sink": (Box(sinks.recv()), served),
-        "at the box": (Box(server.url, keys["device"]), served + waiting),
+        "at the box": (Box(live.url, keys["device"]), served + waiting),
     }
     times: dict[str, list[float]] = {"without": [], **{name: [] for name in places}}
     for _ in range(options.rounds):
@@ -241,7 +218,7 @@ def _measure(server: boxes.Server, keys: dict[str, str], options: argparse.Names
                     _WITH.append((began, int(time.monotonic())))
                 states, answered = devices.states(), sum(devices.answered())
             results.row(f"devices {name}", frames_answered=answered, **states)
-    with Client(server.url, server.admin_key) as client:
+    with live.client() as client:
         results.row("decisions of the box", **decisions_in(client.metrics())["sessions"], asked="P99 ≤ 20 ms")
     for name, found in times.items():
         results.row(f"plain requests, devices {name}", requests=len(found), **results.percentiles(found, 50, 99))
@@ -264,7 +241,7 @@ def _promises(options: argparse.Namespace) -> list[Promise]:
     return [Accuracy(0.3) if number % 3 == 0 else Latency(1000.0, options.fps) for number in range(options.served)]
 
 
-def _kill(server: boxes.Server, box: Box, options: argparse.Namespace) -> None:
+def _kill(server: Server, box: Box, options: argparse.Namespace) -> None:
     """How long it takes until all are served again, and what of that passes before they have a line."""
     with crowd(box, "digits", _promises(options), options.fps) as devices:
         deadline_s = time.monotonic() + PATIENCE_S

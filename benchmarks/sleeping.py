@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Awaitable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -33,8 +34,8 @@ from appliance.runtime.processors.guard.processor import GuardedProcessor, Guard
 from benchmarks import _box as boxes
 from benchmarks import _results as results
 from benchmarks import _zoo as zoo
+from benchmarks.guard import prepared
 from tests import toys
-from tests.fakes.forms import prepared_form
 
 NETWORKS = {"resnet50": toys.resnet50, "shufflenet": toys.shufflenet}
 TRIMMED_AFTER_S = 12.0
@@ -85,16 +86,10 @@ async def _builds(rounds: int) -> None:
         processor = GuardedProcessor(inner, SystemClock(), GuardOptions(scratch=folder / "scratch"))
         for network, make in NETWORKS.items():
             source = make(folder / f"{network}.onnx")
-            form = _prepared(inner, source, folder / network)
+            form = prepared(inner, source, folder / network)
             for home, owner in (("service", None), ("guard", "harbour")):
                 await _network(processor, network, home, replace(form, guarded_for=owner), source, rounds)
         processor.close()
-
-
-def _prepared(inner: OnnxProcessor, source: Path, folder: Path) -> PreparedForm:
-    folder.mkdir()
-    assert inner.sessions.prepare(source, folder)
-    return prepared_form(source.stem, folder)
 
 
 async def _network(
@@ -138,9 +133,7 @@ async def _round(processor: GuardedProcessor, handle: Any, inputs: Any, pid: int
 async def _from_disk(processor: GuardedProcessor, handle: Any, inputs: Any, weights: Path, figures: Figures) -> None:
     """The same with the pages on disk, beside reading them."""
     _leave_cache(weights)
-    start = time.perf_counter()
-    _read(weights)
-    figures.read.append((time.perf_counter() - start) * 1e3)
+    figures.read.append(results.took_ms(partial(_read, weights)))
     _leave_cache(weights)
     figures.wake_disk.append(await _ms(processor.wake(handle)))
     await processor.run(handle, inputs, None)
@@ -256,7 +249,7 @@ def _imported(state: Path, names: list[str]) -> int:
             if name not in there:
                 jobs.append(boxes.upload(box, name, _own(path, name), precisions=["fp32"]))
         for number, job in enumerate(jobs):
-            boxes.await_job(box, job, limit_s=7200)
+            boxes.await_job(box, job)
             print(f"imported {number + 1} of {len(jobs)}", end="\r", flush=True)
         profile = http.get(f"/v1/models/{names[0]}/variants").json()["items"][0]["profile"]
         return int(profile["resident_bytes"])
@@ -279,13 +272,12 @@ class _Caller:
 
     def __init__(self, http: httpx.Client) -> None:
         self._http = http
-        self._body, self._headers = boxes.infer_body({"gpu_0/data_0": np.zeros([1, 3, 224, 224], np.float32)})
+        self._body = boxes.infer_body({"gpu_0/data_0": np.zeros([1, 3, 224, 224], np.float32)})
 
     def ask(self, name: str) -> Asked:
         start = time.perf_counter()
-        answer = self._http.post(f"/v2/models/{name}/infer", content=self._body, headers=self._headers)
+        answer = boxes.infer(self._http, name, self._body)
         ms = (time.perf_counter() - start) * 1e3
-        answer.raise_for_status()
         timing = read_timing(answer.headers["server-timing"])
         return Asked(ms, "cold" in timing, timing.get("load", 0.0), timing.get("wake", 0.0))
 

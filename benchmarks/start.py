@@ -88,9 +88,7 @@ def _bare() -> tuple[float, float]:
 
 
 def _infer(http: httpx.Client, name: str) -> None:
-    row = np.ones([1, 4], np.float32)
-    body, headers = boxes.infer_body({"A": row, "B": row})
-    http.post(f"/v2/models/{name}/infer", content=body, headers=headers).raise_for_status()
+    boxes.infer(http, name, boxes.infer_body({tensor: np.ones([1, 4], np.float32) for tensor in "AB"}))
 
 
 def _memory(rounds: int) -> None:
@@ -108,18 +106,13 @@ def _memory(rounds: int) -> None:
         for _ in range(rounds):
             begin = time.perf_counter()
             with boxes.box(state) as box, box.http() as http:
-
-                def infer(name: str, http: httpx.Client = http) -> None:
-                    body, headers = bodies[name]
-                    http.post(f"/v2/models/{name}/infer", content=body, headers=headers).raise_for_status()
-
-                infer("squeezenet")
+                boxes.infer(http, "squeezenet", bodies["squeezenet"])
                 first_s = time.perf_counter() - begin
                 _repository(http, "unload")
                 idle_mb = box.pss_mb()
                 _repository(http, "load")
-                for name in MODELS:
-                    infer(name)
+                for name, body in bodies.items():
+                    boxes.infer(http, name, body)
                 _repository(http, "unload")
                 for values, value in zip(found.values(), (first_s, idle_mb, box.pss_mb() - idle_mb), strict=True):
                     values.append(value)

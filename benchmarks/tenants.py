@@ -13,7 +13,6 @@ The load comes from processes of their own. Models of the first two are products
 import argparse
 import http.client
 import json
-import re
 import tempfile
 import threading
 import time
@@ -133,21 +132,19 @@ def _weights(box: boxes.LiveBox, keys: dict[str, str], seconds: float) -> None:
             for tenant, name in names.items():
                 pool.submit(drive, box.port, [_request(name, keys[tenant])], 12, seconds + 2)
             time.sleep(1)  # a tenant that begins or ends alone has the processors alone
-            before = _compute_s(admin)
+            before = _compute_s(box)
             time.sleep(seconds)
-            after = _compute_s(admin)
+            after = _compute_s(box)
     one, three = (after[tenant] - before[tenant] for tenant in names)
     results.row("weights 1 : 3, processor time", one_s=one, three_s=three, ratio=three / one, asked="2.7 to 3.3")
 
 
-def _compute_s(admin: httpx.Client) -> dict[str, float]:
+def _compute_s(box: boxes.LiveBox) -> dict[str, float]:
     """Seconds of computing by tenant."""
     sums: dict[str, float] = {}
-    for line in admin.get("/metrics").text.splitlines():
-        if line.startswith("appliance_request_seconds_sum") and 'part="compute"' in line:
-            found = re.search(r'tenant="([^"]*)"', line)
-            assert found is not None
-            sums[found[1]] = sums.get(found[1], 0.0) + float(line.rsplit(" ", 1)[1])
+    for labels, value in box.metrics("appliance_request_seconds_sum"):
+        if labels["part"] == "compute":
+            sums[labels["tenant"]] = sums.get(labels["tenant"], 0.0) + value
     return sums
 
 
@@ -213,9 +210,8 @@ def _cold(options: argparse.Namespace) -> None:
     with zoo.kept(options.keep) as state:
         zoo.imported(state, "demo", (BUSY, *OTHERS))
         with boxes.box(state) as box, box.http() as client:
-            body, json_length = _body(client, BUSY)
-            sizes = {"inference_header_content_length": json_length}
-            busy = boxes.post(f"/v2/models/{BUSY}/infer", box.key, body, "application/octet-stream", **sizes)
+            body, headers = _request_of(client, BUSY)
+            busy = boxes.post(f"/v2/models/{BUSY}/infer", box.key, body, "application/octet-stream", **headers)
             others = Others(client)
             rounds = undisturbed(lambda: _round(box, busy, others, seconds), options.rounds, 300)
     found = {
@@ -251,12 +247,12 @@ class Others:
 
     def __init__(self, client: httpx.Client) -> None:
         self._client = client
-        self._calls = [(name, *_body(client, name)) for name in OTHERS]
+        self._calls = [(name, _request_of(client, name)) for name in OTHERS]
 
     @contextmanager
     def asked(self, *, cold: bool, rate_rps: float | None = None) -> Iterator[list[int]]:
         """Ask while it is open; gives the number of requests so far. `cold`: each is unloaded before its request."""
-        for name, _, _ in self._calls:
+        for name, _ in self._calls:
             self._client.post(f"/v2/repository/models/{name}/load").raise_for_status()
         done, count = threading.Event(), [0]
 
@@ -277,17 +273,18 @@ class Others:
             asking.result()
 
     def _once(self, number: int, *, cold: bool) -> None:
-        name, body, json_length = self._calls[number % len(self._calls)]
+        name, request = self._calls[number % len(self._calls)]
         for what in ("unload", "load") if cold else ():
             self._client.post(f"/v2/repository/models/{name}/{what}").raise_for_status()
-        headers = {"Inference-Header-Content-Length": str(json_length)}
-        self._client.post(f"/v2/models/{name}/infer", content=body, headers=headers).raise_for_status()
+        boxes.infer(self._client, name, request)
 
 
-def _body(client: httpx.Client, name: str) -> tuple[bytes, int]:
+def _request_of(client: httpx.Client, name: str) -> tuple[bytes, dict[str, str]]:
+    """Body and headers of a request with inputs of noise."""
     image = client.get(f"/v1/models/{name}").json()["task"]["image"] or {}
     inputs = client.get(f"/v2/models/{name}").json()["inputs"]
-    return Feed(inputs, Random(1), Sizes(image.get("height"), image.get("width"))).body()
+    body, json_length = Feed(inputs, Random(1), Sizes(image.get("height"), image.get("width"))).body()
+    return body, {"Inference-Header-Content-Length": str(json_length)}
 
 
 if __name__ == "__main__":
