@@ -18,8 +18,8 @@ from appliance.runtime.pipelines.planning import AT_ONCE
 from appliance.runtime.pipelines.problem import Asked, Subject, asked
 from tests.fakes.clock import run_virtual, story
 from tests.fakes.processor import Cost
+from tests.present import present
 from tests.runtime.pipelines.bench import READ, Fed, PlanningBench, find_and_read, planning_bench, replayed
-from tests.runtime.plans import plan_of
 
 
 def test_clients_joining_in_a_row_share_the_problems_of_pipelines(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,7 +40,7 @@ def test_clients_joining_in_a_row_share_the_problems_of_pipelines(monkeypatch: p
             made.clear()
             for number in range(6):
                 await bench.join(live, 1.0, f"c{number}")
-            assert plan_of(live).fps == 6.0
+            assert present(live.plan).fps == 6.0
             assert made[live.pipeline.name] <= 2, "it takes 20 ms to answer each"
             await bench.pause(3)
             assert not made["other"]
@@ -63,7 +63,7 @@ async def test_clients_are_admitted_until_the_processors_are_full() -> None:
             for id in "abcdefghijkl":
                 await bench.join(live, 4, id)
                 joined.append(id)
-                assert plan_of(live).fps == pytest.approx(4.0 * len(joined))
+                assert present(live.plan).fps == pytest.approx(4.0 * len(joined))
 
         with pytest.raises(PipelineNotPossible) as caught:
             await join_until_full()
@@ -71,8 +71,8 @@ async def test_clients_are_admitted_until_the_processors_are_full() -> None:
         error = caught.value
         assert (error.name, error.fps, error.missing) == ("signs", 4.0, ("processor cpu",))
         assert error.fps_possible < 4.0
-        assert (plan_of(live).feasible, plan_of(live).degraded) == (True, False)
-        assert plan_of(live).fps == pytest.approx(4.0 * len(joined))
+        assert (present(live.plan).feasible, present(live.plan).degraded) == (True, False)
+        assert present(live.plan).fps == pytest.approx(4.0 * len(joined))
         assert len(bench.decided("admitted")) == len(joined)
         assert len(bench.decided("refused")) == 1
         replayed(bench)
@@ -96,7 +96,7 @@ async def test_fps_possible_of_a_refusal_is_the_most_that_would_be_accepted(
         assert possible > 0.0
         await bench.refused(live, 1.05 * possible, "more")
         await bench.join(live, possible, "as told")
-        assert plan_of(live).fps == pytest.approx(possible)
+        assert present(live.plan).fps == pytest.approx(possible)
 
 
 @pytest.mark.parametrize(("workers", "run_s", "most"), [(1, 100, 0.01), (2, 100, 0.02), (2, 50, 0.04)])
@@ -189,12 +189,12 @@ async def test_pipeline_with_an_slo_that_no_variant_keeps_refuses_clients() -> N
         await bench.pause(0.1)
         assert (await bench.refused(live, 1)).missing == ("time",)
         await bench.feed(live, 5, 2, 1)
-        assert (plan_of(live).feasible, plan_of(live).degraded) == (False, False)
-        assert plan_of(live).fps == pytest.approx(5, rel=0.2)
-        assert "not all fits" not in plan_of(live).reason
-        reason = plan_of(live).reason
+        assert (present(live.plan).feasible, present(live.plan).degraded) == (False, False)
+        assert present(live.plan).fps == pytest.approx(5, rel=0.2)
+        assert "not all fits" not in present(live.plan).reason
+        reason = present(live.plan).reason
         await bench.feed(live, 5, 2, 6)
-        assert plan_of(live).reason != reason  # by its figures alone
+        assert present(live.plan).reason != reason  # by its figures alone
         (event,) = (one for one in bench.box.telemetry.recent() if one.event == "pipeline without a plan")
         assert event.facts["pipeline"] == "signs"
         replayed(bench)
@@ -236,9 +236,9 @@ async def test_pipeline_with_a_tight_slo_is_served_by_cheaper_variants() -> None
     async with planning_bench() as bench:
         live = bench.add(slo_ms=24)
         await bench.join(live, 4)
-        assert (plan_of(live).feasible, plan_of(live).degraded) == (True, False)
-        assert "coarse" in {row.variant for row in plan_of(live).stages}
-        assert "too slow for the SLO" in plan_of(live).reason
+        assert (present(live.plan).feasible, present(live.plan).degraded) == (True, False)
+        assert "coarse" in {row.variant for row in present(live.plan).stages}
+        assert "too slow for the SLO" in present(live.plan).reason
         replayed(bench)
 
 
@@ -250,8 +250,8 @@ async def test_pipeline_without_a_profile_has_no_plan_and_refuses_clients() -> N
     async with bench.working():
         live = bench.add(stages=[Ask(name="look", application_id="t/new")])
         await bench.pause(0.1)
-        assert (plan_of(live).feasible, plan_of(live).stages) == (False, ())
-        assert "nothing is measured" in plan_of(live).reason
+        assert (present(live.plan).feasible, present(live.plan).stages) == (False, ())
+        assert "nothing is measured" in present(live.plan).reason
         assert (await bench.refused(live, 1)).missing == ("profile",)
 
 
@@ -294,7 +294,7 @@ async def test_client_joining_a_pipeline_that_is_deleted_is_refused() -> None:
         bench.thread = lambda: delete(three)
         await bench.join(one, 5, "c3")
         assert [client.id for client in one.clients] == ["c1", "c3"]
-        assert plan_of(one).fps == 10
+        assert present(one.plan).fps == 10
 
 
 @story
@@ -337,7 +337,7 @@ async def test_client_joins_the_new_definition_of_a_pipeline_changed_meanwhile()
         changed = replace(live, pipeline=replace(live.pipeline, latency_slo_ms=200.0), plan=None)
         bench.thread = lambda: bench.pipelines.update({live.pipeline.id: changed})
         await bench.join(live, 5)
-        assert plan_of(changed).fps == 5
+        assert present(changed.plan).fps == 5
 
 
 @story
@@ -397,7 +397,7 @@ async def test_client_of_a_pipeline_that_has_no_room_in_memory_is_refused() -> N
         assert refused.reason == reason
         bench.box.memory.set_overhead(40)
         await bench.join(live, 1.0)
-        assert plan_of(live).feasible
+        assert present(live.plan).feasible
 
 
 @story

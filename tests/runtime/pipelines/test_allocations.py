@@ -10,6 +10,7 @@ from appliance.domain.pipeline import Ask, CostBy
 from appliance.runtime.pipelines.accounts import Watts
 from tests.fakes.clock import story
 from tests.fakes.processor import Cost
+from tests.present import present
 from tests.runtime.pipelines.bench import (
     FIND,
     PlanningBench,
@@ -20,7 +21,6 @@ from tests.runtime.pipelines.bench import (
     replayed,
     taken,
 )
-from tests.runtime.plans import plan_of
 
 
 @story
@@ -38,11 +38,11 @@ async def test_pipeline_with_more_frames_than_fit_is_degraded() -> None:
         assert "cheaper variants" in plan.reason
         assert plan.fps == pytest.approx(60, rel=0.1)
         await bench.feed(live, 200, 3, 2)
-        assert plan_of(live).fps < 120
-        assert "frames a second" in plan_of(live).reason
+        assert present(live.plan).fps < 120
+        assert "frames a second" in present(live.plan).reason
         await bench.feed(live, 10, 8, 2)
-        assert not plan_of(live).degraded
-        assert {row.variant for row in plan_of(live).stages} == {"fine", ""}
+        assert not present(live.plan).degraded
+        assert {row.variant for row in present(live.plan).stages} == {"fine", ""}
         replayed(bench)
 
 
@@ -55,7 +55,7 @@ async def test_plan_has_no_batches_where_requests_never_share_a_run(batching: st
     async with bench.working():
         live = bench.add()
         await bench.feed(live, 20, 2, 8)
-        batches = {row.batch for row in plan_of(live).stages if row.stage == "read"}
+        batches = {row.batch for row in present(live.plan).stages if row.stage == "read"}
         assert batches == ({1} if batching == "none" else {8})
 
 
@@ -66,9 +66,9 @@ async def test_pipelines_beyond_capacity_share_the_processors_by_weight() -> Non
         one, two = bench.add("one", weight=2.0), bench.add("two")
         await asyncio.gather(bench.feed(one, 100, 4, 2), bench.feed(two, 100, 4, 2))
         assert taken(one, two) <= 2.0 + 1e-6
-        total = plan_of(one).fps + plan_of(two).fps
-        assert plan_of(one).fps / total >= 0.7 * 2 / 3
-        assert plan_of(two).fps / total >= 0.7 / 3
+        total = present(one.plan).fps + present(two.plan).fps
+        assert present(one.plan).fps / total >= 0.7 * 2 / 3
+        assert present(two.plan).fps / total >= 0.7 / 3
         replayed(bench)
 
 
@@ -121,19 +121,21 @@ async def test_variants_offered_to_several_pipelines_fit_memory_together() -> No
         one = bench.add("one", stages=[Ask(name="find", application_id="t/find")])
         two = bench.add("two", stages=[Ask(name="x", application_id="t/x")])
         await bench.join(one, 2, "c1")
-        assert [row.variant for row in plan_of(one).stages] == ["fine"]
+        assert [row.variant for row in present(one.plan).stages] == ["fine"]
         await bench.join(two, 2, "c2")
-        assert [[row.variant for row in plan_of(live).stages] for live in (one, two)] == [["coarse"], ["fine"]]
-        assert (plan_of(one).degraded, plan_of(two).degraded) == (True, False)
-        assert plan_of(one).reason.endswith("not all fits into memory: smaller variants than asked for serve at find")
+        assert [[row.variant for row in present(live.plan).stages] for live in (one, two)] == [["coarse"], ["fine"]]
+        assert (present(one.plan).degraded, present(two.plan).degraded) == (True, False)
+        assert present(one.plan).reason.endswith(
+            "not all fits into memory: smaller variants than asked for serve at find"
+        )
         assert [(facts["pipeline"], facts["outcome"]) for facts in bench.decided()[-2:]] == [
             ("t/two", "admitted"),
             ("t/one", "degraded"),
         ]
         bench.leave(two, "c2")
         await bench.pause(0.1)
-        assert [row.variant for row in plan_of(one).stages] == ["fine"]
-        assert not plan_of(one).degraded
+        assert [row.variant for row in present(one.plan).stages] == ["fine"]
+        assert not present(one.plan).degraded
         replayed(bench)
 
 
@@ -146,8 +148,8 @@ async def test_throttled_processor_is_planned_with_only_where_needed() -> None:
         live = bench.add()
 
         def on() -> set[str]:
-            assert (plan_of(live).feasible, plan_of(live).degraded) == (True, False)
-            return {row.worker for row in plan_of(live).stages if row.worker != "host"}
+            assert (present(live.plan).feasible, present(live.plan).degraded) == (True, False)
+            return {row.worker for row in present(live.plan).stages if row.worker != "host"}
 
         await bench.join(live, 10)  # 20 ms and 8 for each of 4 items: half a worker
         bench.throttle("p")
@@ -182,8 +184,8 @@ async def test_single_calls_of_other_tenants_count_for_a_fair_share_at_most() ->
         await bench.pause(10)
         problem: Any = bench.decided()[-1]["problem"]
         assert 0.75 < sum(part.share for one in problem.existing for part in one.parts) <= 1.0 + 1e-9
-        assert plan_of(live).feasible
-        assert plan_of(live).has_all
+        assert present(live.plan).feasible
+        assert present(live.plan).has_all
         feed.cancel()
 
 
@@ -197,8 +199,8 @@ async def test_plan_by_energy_without_watts_goes_by_seconds() -> None:
             await bench.join(live, 10)
             problem: Any = bench.decided("admitted")[-1]["problem"]
             assert problem.cost_by == expected
-            assert ("watts" in plan_of(live).reason) is (expected == "seconds")
-            assert plan_of(live).cost == pytest.approx(taken(live) * (10 if watts else 1), rel=0.1)
+            assert ("watts" in present(live.plan).reason) is (expected == "seconds")
+            assert present(live.plan).cost == pytest.approx(taken(live) * (10 if watts else 1), rel=0.1)
             replayed(bench)
 
 
@@ -211,6 +213,6 @@ async def test_plan_by_price_without_all_prices_goes_by_seconds() -> None:
             await bench.join(live, 10)
             problem: Any = bench.decided("admitted")[-1]["problem"]
             assert problem.cost_by == expected
-            assert plan_of(live).cost_by == expected
-            assert ("prices" in plan_of(live).reason) is (expected == "seconds")
+            assert present(live.plan).cost_by == expected
+            assert ("prices" in present(live.plan).reason) is (expected == "seconds")
             replayed(bench)

@@ -11,8 +11,8 @@ from appliance.domain.catalogue import Quota, Tenant
 from appliance.domain.errors import PipelineNotPossible
 from appliance.runtime.pipelines.clients import Clients
 from tests.fakes.clock import story
+from tests.present import present
 from tests.runtime.pipelines.bench import find_and_read, planning_bench
-from tests.runtime.plans import plan_of
 
 
 @story
@@ -35,7 +35,7 @@ async def test_plan_made_stale_by_a_leaving_client_is_made_anew() -> None:
         assert left
         assert bench.planning.figures.stale == 1
         await bench.pause(0.6)
-        assert plan_of(live).fps == 0
+        assert present(live.plan).fps == 0
 
 
 @story
@@ -57,7 +57,7 @@ async def test_pipeline_defined_anew_while_others_are_planned_has_a_plan() -> No
         bench.answer_s = 0.02
         feed = asyncio.create_task(bench.feed(again, 2, 8, 2))
         await bench.pause(6)
-        assert plan_of(again).fps == pytest.approx(2, rel=0.3)
+        assert present(again.plan).fps == pytest.approx(2, rel=0.3)
         feed.cancel()
 
 
@@ -79,7 +79,7 @@ async def test_pipeline_that_keeps_changing_costs_other_pipelines_nothing() -> N
         bench.thread = change
         await bench.pause(0.1)
         await bench.feed(quiet, 20, 2, 3)
-        assert plan_of(quiet).fps == pytest.approx(20, rel=0.1)
+        assert present(quiet.plan).fps == pytest.approx(20, rel=0.1)
         assert bench.planning.figures.stale >= 10
         await bench.join(quiet, 5)
         assert len(quiet.clients) == 1

@@ -8,8 +8,8 @@ import pytest
 
 from appliance.domain.pipeline import Ask
 from tests.fakes.clock import story
+from tests.present import present
 from tests.runtime.pipelines.bench import SingleCalls, find_and_read, planning_bench
-from tests.runtime.plans import plan_of
 
 
 @story
@@ -65,12 +65,12 @@ async def test_change_of_processors_or_memory_is_planned_at_once(changed: str) -
             box.core.engine.look_again()
         await bench.pause(0.05)
         assert bench.planning.figures.rounds == rounds + 1
-        assert plan_of(live).feasible is (changed == "budget")
+        assert present(live.plan).feasible is (changed == "budget")
         if changed == "processors":
             box.catalogue.leave_out(frozenset())
             box.core.engine.look_again()
             await bench.pause(0.05)
-            assert plan_of(live).feasible
+            assert present(live.plan).feasible
 
 
 @story
@@ -104,4 +104,4 @@ async def test_pipeline_put_anew_between_two_looks_has_a_plan() -> None:
         again = replace(live, plan=None)
         bench.put(again)
         await bench.pause(0.2)
-        assert plan_of(again).fps == 10
+        assert present(again.plan).fps == 10

@@ -7,8 +7,8 @@ import pytest
 from appliance.domain.pipeline import Ask
 from tests.fakes.clock import story
 from tests.fakes.processor import Cost
+from tests.present import present
 from tests.runtime.pipelines.bench import PlanningBench, find_and_read, planning_bench, replayed
-from tests.runtime.plans import plan_of
 
 
 @story
@@ -21,9 +21,9 @@ async def test_plan_with_fewer_frames_is_told_as_degraded() -> None:
     async with bench.working():
         live = bench.add(stages=named)
         await bench.feed(live, 200, 2, 0)
-        assert (plan_of(live).feasible, plan_of(live).degraded) == (True, True)
-        assert plan_of(live).fps < 120
-        assert {row.variant for row in plan_of(live).stages} == {"fine"}
+        assert (present(live.plan).feasible, present(live.plan).degraded) == (True, True)
+        assert present(live.plan).fps < 120
+        assert {row.variant for row in present(live.plan).stages} == {"fine"}
         assert bench.decided()[-1]["outcome"] == "degraded"
         told = [one.facts["degraded"] for one in bench.box.telemetry.recent() if one.event == "pipeline planned"]
         assert told[-1] is True
@@ -42,13 +42,13 @@ async def test_plan_whose_processor_has_gone_is_given_up() -> None:
         bench.answer_s = 1e6
         bench.box.catalogue.leave_out(frozenset({"cpu"}))
         await bench.pause(6)
-        assert not plan_of(live).feasible
+        assert not present(live.plan).feasible
         events = [one for one in bench.box.telemetry.recent() if one.event == "pipeline without a plan"]
         assert [one.facts["reason"] for one in events] == ["no plan was found in time"]
         bench.answer_s = 0.02
         bench.box.catalogue.leave_out(frozenset())
         await bench.pause(6)
-        assert plan_of(live).feasible
+        assert present(live.plan).feasible
         feed.cancel()
 
 
@@ -62,13 +62,13 @@ async def test_freed_capacity_goes_to_a_degraded_pipeline(goes: str) -> None:
         one, two = bench.add("one"), bench.add("two")
         feeds = [asyncio.create_task(bench.feed(live, 50, 40, 1)) for live in (one, two)]
         await bench.pause(4)
-        assert plan_of(one).degraded
+        assert present(one.plan).degraded
         feeds[1].cancel()
         if goes == "pipeline":
             bench.remove(two.pipeline.id)
         await bench.pause(8)
-        assert not plan_of(one).degraded
-        assert plan_of(one).fps == pytest.approx(50, rel=0.1)
+        assert not present(one.plan).degraded
+        assert present(one.plan).fps == pytest.approx(50, rel=0.1)
         rounds = bench.planning.figures.rounds
         await bench.pause(3)
         assert bench.planning.figures.rounds <= rounds + 1
@@ -83,12 +83,12 @@ async def test_pipeline_with_an_slo_beyond_reach_is_not_planned_again() -> None:
         hopeless, other = bench.add("hopeless", slo_ms=12), bench.add("other")
         await bench.feed(hopeless, 5, 2, 1)
         await bench.join(other, 10)
-        number = plan_of(hopeless).number
+        number = present(hopeless.plan).number
         bench.leave(other, "c1")
         await bench.pause(0.2)
-        assert plan_of(other).fps == 0
-        assert not plan_of(hopeless).feasible
-        assert plan_of(hopeless).number == number
+        assert present(other.plan).fps == 0
+        assert not present(hopeless.plan).feasible
+        assert present(hopeless.plan).number == number
 
 
 @story
@@ -124,5 +124,5 @@ async def test_plan_takes_the_variant_that_is_loaded_of_two_as_good(loaded: str)
         live = bench.add(stages=[Ask(name="find", application_id="t/find", accuracy_min=50.0)])
         await bench.join(live, 5)
         await bench.pause(1)
-        assert [row.variant for row in plan_of(live).stages] == [loaded]
+        assert [row.variant for row in present(live.plan).stages] == [loaded]
         assert bench.box.processor.loads.total() == loads

@@ -9,8 +9,8 @@ from appliance.domain.errors import PipelineNotPossible
 from appliance.domain.pipeline import Ask, PipelineClient
 from tests.fakes.clock import story
 from tests.fakes.processor import Cost
+from tests.present import present
 from tests.runtime.pipelines.bench import READ, PlanningBench, find_and_read, planning_bench, replayed, taken
-from tests.runtime.plans import plan_of
 
 
 @story
@@ -19,12 +19,12 @@ async def test_pipeline_without_frames_or_clients_has_an_empty_plan() -> None:
     async with planning_bench() as bench:
         live = bench.add()
         await bench.pause(3)
-        assert (plan_of(live).feasible, plan_of(live).stages, plan_of(live).cost) == (True, (), 0.0)
-        assert plan_of(live).takes_ms == {"find": 20.0, "lines": 0.3, "read": 8.0}
-        assert plan_of(live).reason == "nobody has joined and no frames come: nothing is kept for it"
+        assert (present(live.plan).feasible, present(live.plan).stages, present(live.plan).cost) == (True, (), 0.0)
+        assert present(live.plan).takes_ms == {"find": 20.0, "lines": 0.3, "read": 8.0}
+        assert present(live.plan).reason == "nobody has joined and no frames come: nothing is kept for it"
         assert bench.planning.figures.rounds == 1
         await bench.feed(live, 10, 1, 2)
-        assert "worker-seconds a second" in plan_of(live).reason
+        assert "worker-seconds a second" in present(live.plan).reason
 
 
 @story
@@ -72,9 +72,9 @@ async def test_jump_in_items_per_frame_is_planned_for_within_a_second() -> None:
     async with planning_bench() as bench:
         live = bench.add()
         await bench.feed(live, 15, 4, 0)
-        assert not any(row.stage == "read" for row in plan_of(live).stages)
+        assert not any(row.stage == "read" for row in present(live.plan).stages)
         await bench.feed(live, 15, 1.0, 8)
-        rates = {row.stage: row.rate_rps for row in plan_of(live).stages}
+        rates = {row.stage: row.rate_rps for row in present(live.plan).stages}
         assert rates["read"] == pytest.approx(15 * 8, rel=0.15)
         replayed(bench)
 
@@ -104,12 +104,12 @@ async def test_silent_client_leaves_and_frees_a_part_of_the_plan() -> None:
     async with planning_bench() as bench:
         live = bench.add()
         await bench.join(live, 20)
-        assert plan_of(live).fps == 20
+        assert present(live.plan).fps == 20
         await bench.feed(live, 20, 3, 1, "c1")
-        assert plan_of(live).fps == 20
+        assert present(live.plan).fps == 20
         await bench.pause(11)
         assert len(live.clients) == 0
-        assert plan_of(live).fps == 0
+        assert present(live.plan).fps == 0
 
 
 @story
@@ -118,12 +118,12 @@ async def test_pipeline_defined_anew_after_deletion_counts_plans_from_one() -> N
         live = bench.add()
         await bench.pause(1.0)
         await bench.join(live, 5.0)
-        assert plan_of(live).number > 1
+        assert present(live.plan).number > 1
         bench.remove("t/signs")
         await bench.pause(1.0)
         live = bench.add()
         await bench.pause(0.2)
-        assert plan_of(live).number == 1
+        assert present(live.plan).number == 1
 
 
 @story
@@ -189,7 +189,7 @@ async def test_pipeline_keeps_the_old_plan_while_the_policy_does_not_answer() ->
         joins = asyncio.create_task(bench.feed(new, 5, 60, 1))
         await bench.pause(6)
         assert old.plan is before
-        assert (plan_of(new).feasible, plan_of(new).reason) == (False, "no plan was found in time")
+        assert (present(new.plan).feasible, present(new.plan).reason) == (False, "no plan was found in time")
         told = {one.event: one.facts for one in bench.box.telemetry.recent()}
         assert told["pipelines not planned in time"]["pipelines"] == 2
         with pytest.raises(PipelineNotPossible, match="ask again"):
@@ -198,8 +198,8 @@ async def test_pipeline_keeps_the_old_plan_while_the_policy_does_not_answer() ->
         assert asked <= 3
         bench.answer_s = 0.02
         await bench.pause(25)
-        assert plan_of(new).feasible
-        assert plan_of(new).fps == pytest.approx(5, rel=0.1)
+        assert present(new.plan).feasible
+        assert present(new.plan).fps == pytest.approx(5, rel=0.1)
         for task in (feed, joins):
             task.cancel()
         replayed(bench)
@@ -213,7 +213,9 @@ async def test_plan_at_a_tight_slo_says_what_it_leaves_for_runs_that_go_first() 
         live = bench.add(slo_ms=100, stages=[Ask(name="find", application_id="t/find")])
         await bench.pause(0.1)
         await bench.join(live, 150)
-        assert {row.batch for row in plan_of(live).stages} == {2}
-        assert plan_of(live).cost == pytest.approx(1.8)
-        assert "48.0 ms of the SLO are for runs that go first when a wait for company is over" in plan_of(live).reason
+        assert {row.batch for row in present(live.plan).stages} == {2}
+        assert present(live.plan).cost == pytest.approx(1.8)
+        assert (
+            "48.0 ms of the SLO are for runs that go first when a wait for company is over" in present(live.plan).reason
+        )
         replayed(bench)

@@ -6,8 +6,8 @@ from appliance.domain.errors import PipelineNotPossible
 from appliance.runtime.pipelines.live import LivePipeline
 from tests.fakes.clock import story
 from tests.fakes.processor import Cost
+from tests.present import present
 from tests.runtime.pipelines.whole import WholeBox, share
-from tests.runtime.plans import plan_of
 
 pytestmark = pytest.mark.gate("a whole engine for minutes of virtual time")
 
@@ -29,7 +29,7 @@ async def test_frames_are_late_for_a_second_at_most_after_a_jump_in_items() -> N
         await whole.pause(10)
     late = [one.at_ms for one in camera.sent if one.in_time is False]
     assert all(changed_ms - 400 <= at <= changed_ms + 1000 for at in late)
-    assert {row.stage for row in plan_of(live).stages} == {"find", "crop", "read"}
+    assert {row.stage for row in present(live.plan).stages} == {"find", "crop", "read"}
 
 
 @pytest.mark.nightly("minutes of many cameras")
@@ -44,12 +44,12 @@ async def test_pipeline_with_more_frames_than_fit_takes_cheaper_variants() -> No
     async with whole.working():
         camera = whole.film(live, 56)
         await whole.pause(20)
-        assert plan_of(live).degraded
+        assert present(live.plan).degraded
         assert live.figures["read"].variant == "coarse"
         camera.is_on = False
         quiet = whole.film(live, 10)
         await whole.pause(10)
-        assert not plan_of(live).degraded
+        assert not present(live.plan).degraded
     assert share([one for one in camera.sent if one.at_ms > 2500]) >= 0.98
     assert share(quiet.sent[20:]) == 1.0
     assert live.figures["read"].variant == "fine"
@@ -159,13 +159,13 @@ async def test_pipeline_is_served_in_time_while_a_processor_is_lost() -> None:
         await whole.pause(1)
         ran = len(twin.ran)
         assert workers_of(live) == {"cpu", "host"}
-        assert plan_of(live).degraded
+        assert present(live.plan).degraded
         await whole.pause(6)
         assert (live.figures["read"].variant, len(twin.ran)) == ("coarse", ran)
         whole.box.clusters[0].serve()
         await whole.pause(8)
         assert workers_of(live) == {"fake-cpu", "twin-0-cpu", "host"}
-        assert not plan_of(live).degraded
+        assert not present(live.plan).degraded
         assert live.figures["read"].variant == "fine"
         assert len(twin.ran) > ran
     assert (live.frames.answered, live.frames.failed, live.frames.under_way) == (len(camera.sent), 0, 0)
@@ -175,7 +175,7 @@ async def test_pipeline_is_served_in_time_while_a_processor_is_lost() -> None:
 
 def workers_of(live: LivePipeline) -> set[str]:
     """Types that its plan takes workers of."""
-    return {row.worker for row in plan_of(live).stages}
+    return {row.worker for row in present(live.plan).stages}
 
 
 @story
@@ -198,4 +198,4 @@ async def test_pipeline_recovers_soon_after_a_few_slow_seconds() -> None:
         costs[read].run_ms = 10.0
         await whole.pause(15)
     assert share(camera.sent[-50:-1]) == 1.0
-    assert plan_of(live).feasible
+    assert present(live.plan).feasible

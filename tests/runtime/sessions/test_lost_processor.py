@@ -11,7 +11,7 @@ from appliance.domain.states import SessionState
 from tests.fakes.clock import story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
-from tests.runtime.plans import plan_of
+from tests.present import present
 from tests.runtime.serving.machine import Machine
 from tests.runtime.sessions.fleet import Fleet, box_with
 
@@ -50,10 +50,10 @@ async def test_latency_promises_are_planned_without_lost_worker() -> None:
         await fleet.pass_s(5)
         planning = fleet.sessions.planning
         (pool,) = planning.pools
-        assert (Counter(fleet.states), len(plan_of(pool).workers)) == ({SessionState.SERVED: 8}, 2)
+        assert (Counter(fleet.states), len(present(pool.plan).workers)) == ({SessionState.SERVED: 8}, 2)
         lose(fleet, machine)
         await fleet.pass_s(1)
-        assert len(plan_of(pool).workers) == 1
+        assert len(present(pool.plan).workers) == 1
         states = Counter(fleet.states)
         assert 3 <= states[SessionState.SERVED] <= 5
         assert states[SessionState.WAITING] == 8 - states[SessionState.SERVED]

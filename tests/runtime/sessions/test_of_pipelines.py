@@ -28,8 +28,8 @@ from appliance.runtime.sessions.live import LiveSession
 from appliance.tasks.base import Media
 from tests.fakes.clock import story
 from tests.fakes.processor import Cost
+from tests.present import present
 from tests.runtime.pipelines.whole import WholeBox
-from tests.runtime.plans import plan_of
 from tests.runtime.sessions.fleet import Device, Fleet, promise_of, steady
 
 pytestmark = pytest.mark.gate("a whole engine for minutes of virtual time")
@@ -133,8 +133,8 @@ async def test_pipeline_sessions_keep_every_promise_window() -> None:
             assert counts.sent > 200
             assert counts.answered >= 0.99 * (counts.sent - counts.under_way), counts
             assert live.windows == live.kept == 3
-            assert (plan_of(live).variant, plan_of(live).interval) == ("", 2)
-            assert 96 < (plan_of(live).size or 0) <= 1920
+            assert (present(live.plan).variant, present(live.plan).interval) == ("", 2)
+            assert 96 < (present(live.plan).size or 0) <= 1920
         frames = both.signs.frames
         assert frames.joined == frames.sent
         assert frames.in_time == sum(live.counts.answered for live in lives)
@@ -296,7 +296,10 @@ async def test_pipeline_session_is_told_of_other_variant_at_stage() -> None:
         (device,) = await both.cameras(1, LatencyPromise(400.0, 15.0), every_s=3)
         assert device.notices
         assert device.news == []
-        assert [(one.stage, one.variant) for one in plan_of(device.live).stages] == [("find", "fine"), ("read", "fine")]
+        assert [(one.stage, one.variant) for one in present(device.live.plan).stages] == [
+            ("find", "fine"),
+            ("read", "fine"),
+        ]
         both.whole.objects = 8
         await both.fleet.pass_s(5)
         changes = [notice for notice in device.notices if notice.kind is NoticeKind.VARIANT]
@@ -386,7 +389,7 @@ async def test_shorter_promise_of_session_replans_pipeline() -> None:
         live = await both.join(LatencyPromise(3000.0, 5.0))
         await both.fleet.sessions.change(live, promise=LatencyPromise(500.0, 5.0))
         assert live.state is SessionState.SERVED
-        assert (plan_of(both.signs).latency_ms or 0.0) < 500.0
+        assert (present(both.signs.plan).latency_ms or 0.0) < 500.0
         (offer,) = (await both.change_refused(live, LatencyPromise(25.0, 5.0))).offers
         assert live.promise == LatencyPromise(500.0, 5.0)
         await both.fleet.sessions.change(live, promise=promise_of(offer))

@@ -8,7 +8,7 @@ import pytest
 from appliance.domain.session import AccuracyPromise
 from tests.fakes.clock import story
 from tests.fakes.processor import Cost
-from tests.runtime.plans import plan_of
+from tests.present import present
 from tests.runtime.sessions.fleet import box_with
 
 BATCHES = {2: 26.0, 3: 32.0, 4: 38.0}
@@ -29,7 +29,7 @@ async def test_frames_of_plan_are_an_interval_apart(policy: str, devices: int, d
             await fleet.pass_s(0.2)
             for pool in fleet.sessions.planning.pools:
                 planned.update(len(batch.requests) for batch in pool.batches)
-            for plan in map(plan_of, lives):
+            for plan in (present(live.plan) for live in lives):
                 spaces = [after - frame for frame, after in pairwise(plan.frames)]
                 assert all(0.5 * plan.interval <= space <= 2.0 * plan.interval for space in spaces), spaces
         assert set(map(len, ran[before:])) == set(planned)

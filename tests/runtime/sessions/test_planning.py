@@ -24,7 +24,7 @@ from appliance.runtime.sessions import accuracy_plans, latency_plans
 from appliance.runtime.sessions.pools import key_of
 from tests.fakes.clock import story
 from tests.fakes.processor import Cost
-from tests.runtime.plans import plan_of
+from tests.present import present
 from tests.runtime.sessions.fleet import Fleet, box_with, promise_of, steady
 
 pytestmark = pytest.mark.gate("a whole engine for minutes of virtual time")
@@ -331,9 +331,9 @@ async def test_pool_that_cannot_be_planned_stops_no_other_pool() -> None:
             with suppress(OverflowError, RuntimeWarning):  # of the counting itself
                 await fleet.sessions.change(one, is_paused=False)
             await fleet.pass_s(1)
-            before = plan_of(other).number
+            before = present(other.plan).number
             await fleet.pass_s(2)
-            assert plan_of(other).number >= before + 2
+            assert present(other.plan).number >= before + 2
     assert any(line["event"] == "a pool was not planned" for line in told)
 
 

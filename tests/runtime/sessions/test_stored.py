@@ -16,7 +16,7 @@ from appliance.domain.states import SessionState
 from appliance.runtime.sessions.live import LiveSession
 from tests.fakes.clock import story
 from tests.fakes.processor import Cost
-from tests.runtime.plans import plan_of
+from tests.present import present
 from tests.runtime.sessions.fleet import Fleet, box_with, steady
 
 PROMISE = LatencyPromise(150.0, 5.0)
@@ -125,9 +125,9 @@ async def test_planning_goes_on_when_session_store_fails() -> None:
         await fleet.pass_s(65)
         assert live.state is SessionState.ENDED
         other = await fleet.join(gate, PROMISE)
-        before = plan_of(other).number
+        before = present(other.plan).number
         await fleet.pass_s(2)
-        assert plan_of(other).number > before
+        assert present(other.plan).number > before
 
 
 @story

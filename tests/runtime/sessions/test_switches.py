@@ -9,7 +9,7 @@ from appliance.domain.session import LatencyPromise, NoticeKind
 from appliance.policies.residency.base import IN_USE
 from tests.fakes.clock import story
 from tests.fakes.processor import Cost
-from tests.runtime.plans import plan_of
+from tests.present import present
 from tests.runtime.sessions.fleet import Device, Fleet, box_with
 
 COSTS = {size: Cost(run_ms=size / 32, resident_bytes=20, load_ms=50) for size in (640, 512, 384, 256, 128)}
@@ -27,7 +27,7 @@ async def test_plan_wishes_for_other_variants_by_distance() -> None:
     async with box_with(COSTS) as (fleet, gate):
         live = await fleet.camera(gate, PROMISE, fps=10.0, mbps=8.0)
         await fleet.pass_s(3)
-        used = plan_of(live).variant
+        used = present(live.plan).variant
         beside = fleet.bench.core.arbiter.beside
         names = {fleet.bench.build(f"v{size}", gate.id): f"v{size}" for size in COSTS}
         assert [names[one] for one in beside.in_use(gate.id)] == [used]
