@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.harness.ids import readable
 from tests.harness.lanes import add_options, register_examples
 from tests.harness.plugin import Harness
 
@@ -100,3 +101,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     register_examples(config)
     config.pluginmanager.register(Harness())
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Name the cases of a table by what is in them."""
+    return readable(val)
