@@ -10,7 +10,7 @@ import typer
 
 from appliance.cli.connection import Connection, connected
 from appliance.cli.frame_text import tree_of
-from appliance.cli.predict import body_of
+from appliance.cli.predict import body_of, show_later
 from appliance.terminal import screen
 from appliance.terminal.failure import CommandFailed
 
@@ -152,11 +152,7 @@ def predict_pipeline(
     options: FrameOptions = {"timeout_ms": timeout_ms, "client": client_id, "frame": number}
     with box.client() as client:
         if not wait:
-            later = client.run_pipeline_later(name, body, content_type=kind, **options)
-            if box.as_json:
-                screen.show_json(later)
-            else:
-                print(f"{later.id}   {later.state}   see it with: appliance requests show {later.id}")
+            show_later(box, client.run_pipeline_later(name, body, content_type=kind, **options))
             return
         frame = client.run_pipeline(name, body, content_type=kind, **options)
     answer = frame.model_dump(mode="json", exclude_none=True)

@@ -3,13 +3,17 @@
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from appliance.cli.connection import Connection, connected
 from appliance.terminal import screen
 from appliance.terminal.media import content_type_of
+
+if TYPE_CHECKING:
+    from appliance.client.client import PredictOptions
+    from appliance.wire.requests import RequestShape
 
 
 @connected
@@ -38,18 +42,24 @@ def predict(
         raise typer.BadParameter("give either a file or --text")
     body, kind = body_of(file, text, content_type)
     with box.client() as client:
-        ask = client.predict if wait else client.predict_later
-        answer = ask(application, body, content_type=kind, variant=variant, timeout_ms=timeout_ms).model_dump(
-            mode="json", exclude_none=not wait
-        )
+        options: PredictOptions = {"variant": variant, "timeout_ms": timeout_ms}
+        if not wait:
+            show_later(box, client.predict_later(application, body, content_type=kind, **options))
+            return
+        answer = client.predict(application, body, content_type=kind, **options).model_dump(mode="json")
     if box.as_json:
         screen.show_json(answer)
         return
-    if not wait:
-        print(f"{answer['id']}   {answer['state']}   see it with: appliance requests show {answer['id']}")
-        return
     for line in lines_of(answer):
         print(line)
+
+
+def show_later(box: Connection, request: "RequestShape") -> None:
+    """Show by which id the answer can be fetched."""
+    if box.as_json:
+        screen.show_json(request.model_dump(mode="json", exclude_none=True))
+    else:
+        print(f"{request.id}   {request.state}   see it with: appliance requests show {request.id}")
 
 
 def body_of(file: Path | None, text: str | None, content_type: str | None) -> tuple[bytes, str]:
