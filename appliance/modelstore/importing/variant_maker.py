@@ -129,6 +129,8 @@ class VariantMaker:
     async def measure_all(self, rungs: Sequence[MadeVariant], reviewed: Reviewed) -> None:
         """Accuracy, prepared form and profile of each rung that has no finished row; before each others have a turn.
 
+        What serves already shows its accuracy before its profile, which waits for the processors to be idle.
+
         Raises: StorageFull, QuotaExceeded.
         """
         finished = await self.finished()
@@ -139,6 +141,8 @@ class VariantMaker:
         async with self._content(rungs[0]) as content:
             full = next(iter(self._subject.inspection.ladder), None)
             known = Content(content.source, reviewed, full)
+            if content.staged is None and (variant := self._evaluated(rungs[0], content, evaluated, 0)) is not None:
+                await self._put(variant, content)
             for number, rung in enumerate(rungs):
                 await self._turn.give_way()
                 self._progress.part(0.6, 1.0)(number / len(rungs), f"profile {rung.name}")
@@ -198,16 +202,10 @@ class VariantMaker:
 
         Raises: BadMetadata.
         """
-        accuracy, reason = evaluated.accuracies[number], evaluated.reasons[number]
-        if accuracy is None and not rung.is_original:
-            await self.put_failed(rung.name, rung.precision, reason)
+        variant = self._evaluated(rung, content, evaluated, number)
+        if variant is None:
+            await self.put_failed(rung.name, rung.precision, evaluated.reasons[number])
             return None
-        if accuracy is not None and (unused := self._subject.unpacked.unused):
-            accuracy = replace(accuracy, unused="; ".join(filter(None, (unused, accuracy.unused))))
-        if accuracy is not None and self._subject.is_first and rung.precision is Precision.OWN:
-            accuracy = replace(accuracy, evidence=Evidence.ORIGINAL)
-        variant = self._variant(rung, content.sha256, accuracy or FIDELITY, None)
-        variant = replace(variant, padding=evaluated.paddings[number])
         try:
             subject = self._subject
             variant = await profiled(self._tools, variant, subject.inspection.axes, subject.task, known)
@@ -215,6 +213,18 @@ class VariantMaker:
             variant = replace(variant, state=VariantState.FAILED, reason=str(error))
         await self._put(variant, content)
         return variant.profile
+
+    def _evaluated(self, rung: MadeVariant, content: _Content, evaluated: Evaluated, number: int) -> Variant | None:
+        """The rung as it was evaluated, without a profile; None where it has no accuracy that it could serve with."""
+        accuracy = evaluated.accuracies[number]
+        if accuracy is None and not rung.is_original:
+            return None
+        if accuracy is not None and (unused := self._subject.unpacked.unused):
+            accuracy = replace(accuracy, unused="; ".join(filter(None, (unused, accuracy.unused))))
+        if accuracy is not None and self._subject.is_first and rung.precision is Precision.OWN:
+            accuracy = replace(accuracy, evidence=Evidence.ORIGINAL)
+        variant = self._variant(rung, content.sha256, accuracy or FIDELITY, None)
+        return replace(variant, padding=evaluated.paddings[number])
 
     @asynccontextmanager
     async def _content(self, made: MadeVariant) -> AsyncIterator[_Content]:
