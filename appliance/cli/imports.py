@@ -116,8 +116,8 @@ def _packed_task(file: Path) -> str | None:
 
 def _upload(client: "Client", url: str, file: Path, **order: Any) -> "JobShape":
     """One form for a small file; pieces, remembered until they are imported, for a large one."""
-    from appliance.cli.following import progress
     from appliance.client.client import FORM_BYTES_MAX
+    from appliance.terminal.progress import progress
 
     with progress(f"upload {file.name}", of_bytes=True) as step:
         upload = None

@@ -1,16 +1,14 @@
 """A zoo on this machine: fetched with progress bars, and a smaller one when a registry is out of reach."""
 
-import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-
-from rich.progress import BarColumn, TaskID, TextColumn
-from rich.progress import Progress as Bars
 
 from appliance.demo.zoo import Progress, Zoo, ZooName, fetch
 from appliance.terminal import screen
 from appliance.terminal.failure import CommandFailed
+from appliance.terminal.progress import Step
+from appliance.terminal.progress import progress as bar
 
 SMALLER: Mapping[ZooName, ZooName] = {"demo": "small", "small": "ci"}
 """What is tried when nothing of a zoo can be had."""
@@ -40,25 +38,14 @@ def fetched_or_smaller(name: ZooName, cache: Path) -> Zoo:
 
 @contextmanager
 def _bars() -> Iterator[Progress]:
-    """A bar for each thing under way; without a terminal a line when it begins."""
-    is_seen = sys.stderr.isatty()
-    columns = (TextColumn("  {task.description:<36}"), BarColumn(24), TextColumn("{task.fields[amount]}", style="dim"))
-    with Bars(*columns, console=screen.console(stderr=True), disable=not is_seen) as bars:
-        tasks: dict[str, TaskID] = {}
-
-        def end_all() -> None:
-            """One thing at a time: what has no size ends when the next begins."""
-            for task in bars.tasks:
-                bars.update(task.id, total=task.total or 1, completed=task.total or 1)
+    """Show each thing under way; without a terminal by a line when it begins."""
+    with ExitStack() as shown:
+        bars: dict[str, Step] = {}
 
         def step(what: str, done: int, total: int | None) -> None:
-            if what not in tasks:
-                end_all()
-                tasks[what] = bars.add_task(what, total=total, amount="")
-                if not is_seen:
-                    screen.say(f"  {what}" + (f" ({screen.size(total)})" if total else ""))
-            amount = f"{screen.size(done)} of {screen.size(total)}" if total else ""
-            bars.update(tasks[what], completed=done, total=total, amount=amount)
+            if what not in bars:
+                shown.close()  # one thing at a time: it ends when the next begins
+                bars[what] = shown.enter_context(bar(f"  {what}", of_bytes=total is not None))
+            bars[what](done, total, screen.size(total) if total else "…")
 
         yield step
-        end_all()
