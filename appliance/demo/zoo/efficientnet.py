@@ -10,9 +10,9 @@ knows a few harmless names and refuses every other one, so a hostile file runs n
 
 import collections
 import pickle
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import onnx
@@ -75,31 +75,9 @@ class _Net(Graph):
         return self.add("Clip", [result, *limits], f"{name}.relu6") if is_active else result
 
 
-class _Storage(NamedTuple):
-    """Values that come after the pickles; tensors are views of it."""
-
-    key: str
-    dtype: np.dtype[Any]
-
-
-class _Tensor(NamedTuple):
-    """A view by offset, size and stride, in elements."""
-
-    storage: _Storage
-    offset: int
-    size: tuple[int, ...]
-    stride: tuple[int, ...]
-
-    def of(self, data: bytes) -> Array:
-        """The values. Raises where the view reaches beyond its storage."""
-        dtype = self.storage.dtype
-        strides = [step * dtype.itemsize for step in self.stride]
-        return np.ndarray(self.size, dtype, data, self.offset * dtype.itemsize, strides).copy()
-
-
 _ALLOWED: dict[tuple[str, str], Any] = {
     ("collections", "OrderedDict"): collections.OrderedDict,
-    ("torch._utils", "_rebuild_tensor_v2"): lambda storage, *view: _Tensor(storage, *view[:3]),
+    ("torch._utils", "_rebuild_tensor_v2"): lambda storage, offset, size, stride, *_: (storage, offset, size, stride),
     ("torch", "FloatStorage"): np.dtype(np.float32),
     ("torch", "LongStorage"): np.dtype(np.int64),
 }
@@ -113,15 +91,21 @@ class _Reader(pickle.Unpickler):
             raise pickle.UnpicklingError(f"the checkpoint wants {module}.{name}, which is not a tensor")
         return _ALLOWED[module, name]
 
-    def persistent_load(self, pid: Any) -> _Storage:
+    def persistent_load(self, pid: Any) -> tuple[np.dtype[Any], str]:
         _kind, dtype, key, *_ = pid
-        return _Storage(key, dtype)
+        return dtype, key
 
 
 def read_checkpoint(path: Path) -> dict[str, Array]:
     """The state dictionary: name to array."""
     with path.open("rb") as file:
         _magic, _protocol, _system, state, keys = (_Reader(file).load() for _ in range(5))
-        dtypes = {tensor.storage.key: tensor.storage.dtype for tensor in state.values()}
+        dtypes = {key: dtype for (dtype, key), *_ in state.values()}
         data = {key: file.read(int.from_bytes(file.read(8), "little") * dtypes[key].itemsize) for key in keys}
-    return {name: tensor.of(data[tensor.storage.key]) for name, tensor in state.items()}
+    return {name: _view(data[storage[1]], storage[0], *view) for name, (storage, *view) in state.items()}
+
+
+def _view(data: bytes, dtype: np.dtype[Any], offset: int, size: Sequence[int], stride: Sequence[int]) -> Array:
+    """A tensor of the values of a storage, by elements. Raises where it reaches beyond them."""
+    strides = [step * dtype.itemsize for step in stride]
+    return np.ndarray(size, dtype, data, offset * dtype.itemsize, strides).copy()
