@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from benchmarks import _results as results
-from tests.attacks.boxes import ROLES, attacked_box
+from tests.attacks.attacked_box import ROLES, attacked_box
 from tests.attacks.corpus import archives, models, requests
 from tests.attacks.fuzz import fuzz
 from tests.attacks.operators import NETWORKS, Child, attack, is_harmless

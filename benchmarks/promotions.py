@@ -16,7 +16,7 @@ from appliance.demo.zoo import toys
 from appliance.domain.trial import Trial, TrialRules, Verdict
 from benchmarks import _box as boxes
 from benchmarks import _results as results
-from tests.api.networks import sensor_counts, sensor_level
+from tests.api.hand_written_networks import sensor_counts, sensor_level
 
 TRIALS = 2_000
 SAMPLES_MAX = 100_000

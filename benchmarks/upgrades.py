@@ -5,7 +5,7 @@ A box with seven models, installed from a bundle under systemd in a container wi
 Asked: first answer within 120 s of a bundle's arrival; an upgrade leaves requests unanswered for at most 6 s; after a
 broken release the old one serves within 60 s, after SIGSTOP (`WatchdogSec=10`) it serves again within 20. Takes root
 and systemd-nspawn; a package registry for the bundle, and for a Debian with nothing but Python what
-tests/service/machine.py
+tests/service/container.py
 says.
 """
 
@@ -17,8 +17,8 @@ from pathlib import Path
 
 from benchmarks import _results as results
 from benchmarks.start import MODELS
+from tests.service.container import Machine, booted, missing
 from tests.service.installed import BAD_AT_START, READY, UNIT, unpacked_bundle
-from tests.service.machine import Machine, booted, missing
 
 ASK = """
 import http.client, json, ssl, sys, time

@@ -7,7 +7,7 @@ import pytest
 from appliance.configuration import runtime_config
 from appliance.resources.memory import MemoryLimits
 from appliance.settings import Settings
-from tests.resources.trees import MIB, memory_v1, memory_v2, version_1, version_2
+from tests.resources.kernel_files import MIB, memory_v1, memory_v2, version_1, version_2
 
 
 def budget(root: Path, **memory: object) -> int:

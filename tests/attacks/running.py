@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from appliance.client import Client
 from appliance.domain.errors import ApplianceError
-from tests.attacks.boxes import Attacked
+from tests.attacks.attacked_box import Attacked
 from tests.attacks.corpus.requests import Attack
 from tests.attacks.expected import Expected, Refused, Taken
 

@@ -14,8 +14,8 @@ from appliance.clock import pause_s
 from appliance.wire.access import KeyOrder
 from tests import toys
 from tests.attacks.wire import Wire, chunk, head, wire, wires
+from tests.e2e.polling import until
 from tests.e2e.server import Server, running_server
-from tests.e2e.waiting import until
 
 pytestmark = [
     pytest.mark.nightly("minutes of slow connections to a server"),

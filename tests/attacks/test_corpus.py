@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.boxes import Attacked, attacked_box
+from tests.attacks.attacked_box import Attacked, attacked_box
 from tests.attacks.corpus import archives, models, requests
 from tests.attacks.running import Files, ask, upload
 

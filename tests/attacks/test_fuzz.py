@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.attacks.boxes import ROLES, Attacked, attacked_box
+from tests.attacks.attacked_box import ROLES, Attacked, attacked_box
 from tests.attacks.fuzz import fuzz
 
 pytestmark = [pytest.mark.nightly("fuzzed requests to a server"), pytest.mark.usefixtures("processes", "ports")]

@@ -8,8 +8,8 @@ import pytest
 
 from tests.attacks.corpus.requests import KILLERS
 from tests.attacks.killer_box import HONEST, client_of, killer_box, new_key, sent
+from tests.e2e.polling import until
 from tests.e2e.server import Server
-from tests.e2e.waiting import until
 
 pytestmark = [pytest.mark.nightly("attacks on every route of a server"), pytest.mark.usefixtures("processes", "ports")]
 

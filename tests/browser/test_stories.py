@@ -20,8 +20,8 @@ from appliance.wire.access import KeyOrder
 from tests.browser.axe import violations
 from tests.browser.conftest import HOSTILE, MODEL, SHOTS, TURNED, WIDTHS, Box, archive, sign_in
 from tests.browser.pages import PAGES
+from tests.e2e.polling import until
 from tests.e2e.server import running_server
-from tests.e2e.waiting import until
 
 Tab = Callable[..., AbstractContextManager[Any]]
 EARLIEST, LATEST = "Pacific/Kiritimati", "Pacific/Pago_Pago"

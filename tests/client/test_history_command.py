@@ -8,7 +8,7 @@ from appliance.cli.history import course, row, seconds_of
 from appliance.terminal.failure import CommandFailed
 from appliance.wire.history import SeriesShape
 from tests.client.conftest import Port
-from tests.e2e.waiting import until
+from tests.e2e.polling import until
 
 
 def test_history_command_shows_series_and_memory_stays(port: Port) -> None:

@@ -11,7 +11,7 @@ from appliance.domain.request import DeferredState
 from appliance.wire.predict import PredictShape
 from appliance.wire.requests import RequestShape
 from tests.client.conftest import Port
-from tests.e2e.waiting import until
+from tests.e2e.polling import until
 
 
 def request_end(client: Client, id: str) -> RequestShape:

@@ -14,7 +14,7 @@ from appliance.cli.main import main
 from appliance.client import Client, sending
 from appliance.client.device import Box, session
 from appliance.client.errors import NoAnswer
-from tests.instances.pictures import scene
+from tests.instances.scenes import scene
 
 pytestmark = pytest.mark.usefixtures("ports")
 

@@ -10,7 +10,7 @@ import pytest
 
 from appliance.cli.main import main
 from tests.fakes.session_box import DECISIONS, SessionBox, session_box
-from tests.instances.pictures import scene
+from tests.instances.scenes import scene
 
 KEYS = (
     "name state promise windows kept captured sent answered late dropped lost skipped p50_ms p99_ms interval_mean "

@@ -11,7 +11,7 @@ from appliance.domain.hardware import PreparedForm
 from appliance.runtime import processors
 from appliance.runtime.processors import PROCESSORS
 from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
-from tests.fakes import devices
+from tests.fakes import accelerators
 
 KINDS = ["cpu", "openvino"]
 """Those that every machine of a developer has."""
@@ -29,7 +29,7 @@ def home(request: pytest.FixtureRequest, processes: None) -> str:
 @pytest.fixture
 def processor(home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     if "fake" in home:
-        devices.install(monkeypatch)
+        accelerators.install(monkeypatch)
     made = PROCESSORS[home.split(maxsplit=1)[0]](name="p", workers=2, threads_per_run=1, loads_parallel_max=1)
     if "guard" in home:
         made = GuardedProcessor(made, SystemClock(), GuardOptions(scratch=tmp_path / "scratch"))

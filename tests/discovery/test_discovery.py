@@ -15,7 +15,7 @@ from appliance.discovery import announcement
 from appliance.discovery.announcement import Announcement
 from appliance.discovery.finding import FOUND_MAX
 from appliance.discovery.service import Service, reachable, read
-from tests.discovery.networks import FLOODING, inside, ip, networks_joined
+from tests.discovery.joined_networks import FLOODING, inside, ip, networks_joined
 from tests.harness.lacking import lacks_namespaces, lacks_tools, skip_if
 
 ROUNDS, GROWTH_MAX_KB = 60_000, 40_000

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.e2e.waiting import until
+from tests.e2e.polling import until
 
 DOCUMENT = Path(__file__).parents[2] / "docs/operations.md"
 

@@ -8,8 +8,8 @@ import pytest
 from appliance.domain.errors import UnknownRequest
 from appliance.domain.request import DeferredState
 from appliance.wire.predict import PredictShape
+from tests.e2e.polling import until
 from tests.e2e.server import brought, running_server
-from tests.e2e.waiting import until
 from tests.toys import tiny_add
 
 pytestmark = [pytest.mark.usefixtures("processes", "ports"), pytest.mark.timeout(240)]

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.demo.zoo.fetched import LEFT_OUT
+from tests.e2e.polling import until
 from tests.e2e.server import PATIENT
-from tests.e2e.waiting import until
 from tests.harness.lacking import skip_if
 
 pytestmark = [pytest.mark.nightly("whole demos"), pytest.mark.usefixtures("processes", "ports")]

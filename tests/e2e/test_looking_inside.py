@@ -13,8 +13,8 @@ from appliance.client import Client
 from appliance.domain.errors import DeadlineExceeded
 from tests import toys
 from tests.e2e.conftest import Run
+from tests.e2e.polling import until
 from tests.e2e.server import Server, brought, running_server
-from tests.e2e.waiting import until
 
 pytestmark = [
     pytest.mark.nightly("a server of its own for what the commands show"),

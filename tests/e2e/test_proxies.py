@@ -13,9 +13,9 @@ import pytest
 from appliance.client.device import Box, Device, Latency
 from appliance.demo.zoo import toys as zoo_toys
 from tests import toys
+from tests.e2e.polling import until
 from tests.e2e.proxies import proxied
 from tests.e2e.server import Server, brought, running_server
-from tests.e2e.waiting import until
 
 pytestmark = [pytest.mark.usefixtures("processes", "ports"), pytest.mark.timeout(240)]
 APP = "https://app.example.org"

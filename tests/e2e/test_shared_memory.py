@@ -23,8 +23,8 @@ from tritonclient.utils import InferenceServerException, deserialize_bytes_tenso
 from appliance.api.regions.region import FOLDER
 from appliance.wire.access import KeyOrder
 from tests.api.stand import copied
+from tests.e2e.polling import until
 from tests.e2e.server import Server, brought, running_server
-from tests.e2e.waiting import until
 
 pytestmark = [pytest.mark.usefixtures("processes", "ports"), pytest.mark.timeout(240)]
 REGIONS_MAX, BYTES_MAX = 4, 1 << 22

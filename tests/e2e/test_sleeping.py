@@ -13,8 +13,8 @@ import pytest
 
 from tests import toys
 from tests.e2e.killed_asleep import killed
+from tests.e2e.polling import until
 from tests.e2e.sleeping_box import MEGABYTES, SleepingBox, sleeping_box, upload
-from tests.e2e.waiting import until
 
 pytestmark = [pytest.mark.nightly("a server whose memory is watched"), pytest.mark.usefixtures("processes", "ports")]
 

@@ -11,8 +11,8 @@ import pytest
 
 from appliance.client import Client
 from tests import toys
+from tests.e2e.polling import until
 from tests.e2e.server import Server, brought, running_server
-from tests.e2e.waiting import until
 
 pytestmark = [
     pytest.mark.nightly("a server with two kinds of processors"),

@@ -15,8 +15,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from appliance.client import Client
+from tests.e2e.polling import until
 from tests.e2e.server import Server, brought, running_server
-from tests.e2e.waiting import until
 
 pytestmark = [
     pytest.mark.nightly("a server with cores of its own for each processor"),

@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from tests import toys
+from tests.e2e.polling import until
 from tests.e2e.server import brought, running_server
-from tests.e2e.waiting import until
 
 pytestmark = [
     pytest.mark.nightly("a server for each kind of socket"),

@@ -18,7 +18,7 @@ from appliance.domain.trial import Verdict
 from appliance.modelstore import trials as module
 from appliance.modelstore.trials import TrialPorts, Trials
 from appliance.tasks.trial_sample import TensorsAsked, TrialSample
-from tests.api.networks import sensor_counts, sensor_level
+from tests.api.hand_written_networks import sensor_counts, sensor_level
 from tests.modelstore.boxes import Parts, parts
 from tests.modelstore.importing.asking import asked, imported
 from tests.present import present

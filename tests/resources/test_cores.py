@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from appliance.resources.cores import Cores, cores_within
-from tests.resources.trees import tree, version_1, version_2
+from tests.resources.kernel_files import tree, version_1, version_2
 
 EIGHT = frozenset(range(8))
 

@@ -7,7 +7,7 @@ import pytest
 
 from appliance.resources.cgroups import own_cgroups
 from appliance.resources.memory import Memory, MemoryLimits
-from tests.resources.trees import GIB, MIB, NONE_V1, OTHERS, V2, memory_v1, memory_v2, tree, version_1, version_2
+from tests.resources.kernel_files import GIB, MIB, NONE_V1, OTHERS, V2, memory_v1, memory_v2, tree, version_1, version_2
 
 MACHINE = Memory(32 * GIB, 24 * GIB, 8 * GIB)
 

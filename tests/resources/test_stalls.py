@@ -14,7 +14,7 @@ from appliance.resources.stalls import MemoryStalls, StallTrigger
 from tests.fakes.clock import story
 from tests.fakes.waiting import until
 from tests.harness.lacking import lacks_stalls, skip_if
-from tests.resources.trees import stalled, tree, version_1, version_2
+from tests.resources.kernel_files import stalled, tree, version_1, version_2
 
 
 def test_memory_stalls_are_those_of_the_own_cgroup_or_the_machine(tmp_path: Path) -> None:

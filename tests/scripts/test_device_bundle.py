@@ -13,7 +13,7 @@ import cv2
 import pytest
 
 from tests.fakes.session_box import session_box
-from tests.instances.pictures import scene
+from tests.instances.scenes import scene
 
 ROOT = Path(__file__).parents[2]
 ALONE = """

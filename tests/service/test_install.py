@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests import toys
+from tests.service.container import Machine, booted, missing
 from tests.service.installed import BAD_AT_START, READY, UNIT, unpacked_bundle
-from tests.service.machine import Machine, booted, missing
 
 STATE = "/var/lib/edge-appliance"
 PREFIX = "/opt/edge-appliance"

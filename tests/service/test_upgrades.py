@@ -18,9 +18,9 @@ import pytest
 
 from appliance.clock import NS_PER_S, SystemClock, pause_s
 from tests.harness.lacking import lacks_namespaces, lacks_tools, skip_if
-from tests.service.machine import ROOT as MACHINE
-from tests.service.machine import booted
-from tests.service.machine import missing as cannot_boot
+from tests.service.container import ROOT as MACHINE
+from tests.service.container import booted
+from tests.service.container import missing as cannot_boot
 
 ROOT = Path(__file__).parents[2]
 STUB = Path(__file__).parent / "stub"

@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from tests.api.networks import quiet_rows, sensor_counts, sensor_level
+from tests.api.hand_written_networks import quiet_rows, sensor_counts, sensor_level
 from tests.api.stand import copied, good, imported, job_end, refusal, stand_on
 
 pytestmark = pytest.mark.anyio

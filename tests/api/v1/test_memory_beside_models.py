@@ -6,7 +6,7 @@ import pytest
 
 from appliance.demo.zoo import toys
 from tests.api.stand import Stand, StandWith, good, refusal
-from tests.api.v1.pictures import samples
+from tests.api.v1.digit_pictures import samples
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("processes")]
 

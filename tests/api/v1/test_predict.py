@@ -6,7 +6,7 @@ import pytest
 
 from appliance.demo.zoo import toys
 from tests.api.stand import ROWS, Asking, Stand, good, refusal, request_end
-from tests.api.v1.pictures import samples
+from tests.api.v1.digit_pictures import samples
 
 pytestmark = pytest.mark.anyio
 DIGITS = "/v1/applications/digits/predict"

@@ -10,7 +10,7 @@ import pytest
 
 from appliance.demo.zoo import toys
 from tests.api.stand import ANSWER_S, ROWS, Asking, Stand, StandWith, refusal, request_end
-from tests.api.v1.pictures import samples
+from tests.api.v1.digit_pictures import samples
 
 pytestmark = pytest.mark.anyio
 

@@ -15,7 +15,7 @@ from appliance.runtime.sensors.sysfs import SysfsSensors
 from appliance.settings import SensorSettings
 from tests.api.stand import Stand, made_key, shown_when, stand_on
 from tests.fakes import waiting
-from tests.runtime.sensors.trees import LAPTOP, tree
+from tests.runtime.sensors.sensor_files import LAPTOP, tree
 
 COOLING = "class/thermal/cooling_device0/cur_state"
 pytestmark = pytest.mark.anyio

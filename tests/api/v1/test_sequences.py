@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.api.networks import running_sum
+from tests.api.hand_written_networks import running_sum
 from tests.api.stand import FurnishedWith, Stand, imported, refusal, request_end
 
 pytestmark = pytest.mark.anyio

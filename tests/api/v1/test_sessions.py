@@ -24,8 +24,8 @@ from appliance.runtime.sessions.live import LiveSession
 from appliance.runtime.sessions.pools import key_of
 from appliance.tasks.base import Media
 from tests.api.stand import Stand, good, refusal, shown_when, stand_on
+from tests.api.v1.digit_pictures import samples
 from tests.api.v1.joining import LATENCY, joined, order
-from tests.api.v1.pictures import samples
 from tests.fakes.waiting import until
 
 pytestmark = pytest.mark.anyio

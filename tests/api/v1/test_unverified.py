@@ -15,7 +15,7 @@ import pytest
 
 from appliance.clock import NS_PER_S
 from appliance.modelstore import trials
-from tests.api.networks import quiet_rows, sensor_counts, sensor_level
+from tests.api.hand_written_networks import quiet_rows, sensor_counts, sensor_level
 from tests.api.stand import Stand, StandWith, good, imported
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,7 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.api.networks import running_sum, table_sums
+from tests.api.hand_written_networks import running_sum, table_sums
 from tests.api.stand import FurnishedWith, Stand, good, imported
 
 pytestmark = [

@@ -7,7 +7,7 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.api.networks import quiet_rows
+from tests.api.hand_written_networks import quiet_rows
 from tests.api.stand import Stand, imported
 
 pytestmark = pytest.mark.anyio

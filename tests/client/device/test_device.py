@@ -24,7 +24,7 @@ from appliance.domain.session import FrameEnd, VariantDrop
 from appliance.policies.sending.sender import Skip
 from appliance.wire.stream import HEAD_BYTES_MAX, FrameHead, Notice, PlanMessage, write_message
 from tests.fakes.session_box import SessionBox, session_box
-from tests.instances.pictures import scene
+from tests.instances.scenes import scene
 
 FPS = 60.0
 PATIENCE = 15_000
@@ -425,7 +425,7 @@ def test_running_device_imports_no_http_client_or_box_errors() -> None:
             import sys, time
             from appliance.client.device import Box, Device, Latency
             from appliance.client.device.sources import Pan
-            from tests.instances.pictures import scene
+            from tests.instances.scenes import scene
             frames = Pan(scene(11), step=(2.0, 1.0)).frames()
             with Device(Box({box.url!r}), "street", fps={FPS}, promise=Latency(2000.0, {FPS})) as device:
                 while not device.see(next(frames)).objects:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from appliance.client.device.encoding import encoded, kept
-from tests.instances.pictures import scene
+from tests.instances.scenes import scene
 
 
 @pytest.mark.parametrize(("size_px", "shape"), [(320, (240, 320, 3)), (640, (480, 640, 3)), (1000, (480, 640, 3))])

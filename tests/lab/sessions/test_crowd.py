@@ -9,7 +9,7 @@ import pytest
 from appliance.lab.scenario import read_scenario
 from appliance.lab.simulation import simulate
 from tests.lab.scenarios import figures as figures_of
-from tests.lab.sessions.devices import CAMERA, GLASSES, LADDER, document, scenario
+from tests.lab.sessions.device_scenarios import CAMERA, GLASSES, LADDER, document, scenario
 
 pytestmark = pytest.mark.gate("whole simulations")
 

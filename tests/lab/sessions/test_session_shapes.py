@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from appliance.lab.problems.base import Malformed
-from tests.lab.sessions.devices import CAMERA, FAST, GLASSES, scenario
+from tests.lab.sessions.device_scenarios import CAMERA, FAST, GLASSES, scenario
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"sessions": [{**CAMERA, "application": "nobody"}]}, "sessions[0].application"),

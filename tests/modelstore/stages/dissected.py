@@ -11,7 +11,7 @@ from appliance.modelstore.orders import CutMade, CutOrder, Dissected, DissectedO
 from appliance.modelstore.stages.cut import cut
 from appliance.modelstore.stages.dissect import dissect
 from appliance.modelstore.stages.running import Runner
-from tests.modelstore.stages.asking import quiet
+from tests.modelstore.stages.stage_runs import quiet
 
 Feeds = dict[str, np.ndarray]
 Takes = Callable[[DissectedOperator], bool]

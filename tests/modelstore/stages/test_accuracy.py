@@ -14,7 +14,7 @@ from appliance.modelstore.orders import Evaluated, EvaluateOrder, Inspection, Ma
 from appliance.modelstore.stages.accuracy import evaluate
 from appliance.modelstore.stages.variants import make
 from tests.modelstore import lessons, networks
-from tests.modelstore.stages.asking import inspected, quiet
+from tests.modelstore.stages.stage_runs import inspected, quiet
 from tests.present import present
 
 PICTURES = TaskSpec(TaskKind.IMAGE_CLASSIFICATION, image=ImageSpec(height=64, width=64, multiple=16))

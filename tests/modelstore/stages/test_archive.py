@@ -17,7 +17,7 @@ from appliance.domain.errors import BadArchive, BadMetadata
 from appliance.modelstore.orders import Unpacked, UnpackOrder
 from appliance.modelstore.stages.archive import unpack
 from tests.modelstore import networks
-from tests.modelstore.stages.asking import quiet
+from tests.modelstore.stages.stage_runs import quiet
 
 Pack = Callable[[Mapping[str, bytes], Path], Path]
 MODEL = networks.relu().SerializeToString()

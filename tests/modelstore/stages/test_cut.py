@@ -20,8 +20,8 @@ from appliance.policies.dispatch.partition import Operator, units_of
 from appliance.runtime.processors.measuring.same import difference
 from tests.demo.zoo.fetched import model_of
 from tests.modelstore.networks import classifier, model, nested, write
-from tests.modelstore.stages.asking import quiet
 from tests.modelstore.stages.dissected import Feeds, chained, cut_by, dissected, types_in
+from tests.modelstore.stages.stage_runs import quiet
 
 pytestmark = pytest.mark.gate("works on real networks and files")
 

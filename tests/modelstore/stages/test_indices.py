@@ -10,7 +10,7 @@ from appliance.domain.catalogue import TaskSpec
 from appliance.modelstore.stages.feeds import synthetic
 from appliance.modelstore.stages.indices import index_limits, smallest_limits
 from tests.modelstore import networks
-from tests.modelstore.stages.asking import inspected
+from tests.modelstore.stages.stage_runs import inspected
 
 TABLE = "float[7,2] t = {0,1,2,3,4,5,6,7,8,9,10,11,12,13}"
 

@@ -18,7 +18,7 @@ from appliance.modelstore.orders import Inspection, InspectOrder, Size
 from appliance.modelstore.stages.inspect import inspect
 from appliance.modelstore.stages.running import Runner, TooSlow
 from tests.modelstore import networks
-from tests.modelstore.stages.asking import inspected, quiet, refusal
+from tests.modelstore.stages.stage_runs import inspected, quiet, refusal
 
 LIMITS = ChildLimits(memory_bytes=3 << 30, cpu_s=60, wall_s=60.0, nice=0)
 CLASSIFICATION = TaskSpec(TaskKind.IMAGE_CLASSIFICATION, image=ImageSpec(height=64, width=64, multiple=16))

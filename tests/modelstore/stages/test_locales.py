@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from tests.modelstore import networks
-from tests.modelstore.stages.asking import inspected, refusal
+from tests.modelstore.stages.stage_runs import inspected, refusal
 
 
 def normalising(attributes: str) -> onnx.ModelProto:

@@ -12,7 +12,7 @@ from appliance.modelstore.orders import ReviewOrder
 from appliance.modelstore.stages import rows
 from appliance.modelstore.stages.feeds import synthetic
 from tests.modelstore import networks
-from tests.modelstore.stages.asking import inspected
+from tests.modelstore.stages.stage_runs import inspected
 
 SCALE = {"scale": np.array([2], np.float32)}
 SHAPE = ("n", 4)

@@ -18,7 +18,7 @@ from appliance.modelstore.stages.padding import Run, Shown, find_padding
 from appliance.modelstore.stages.variants import make
 from appliance.tasks.base import Score
 from tests.modelstore import networks
-from tests.modelstore.stages.asking import inspected, quiet
+from tests.modelstore.stages.stage_runs import inspected, quiet
 from tests.present import present
 
 SIGNAL = (TensorSpec("x", "FP32", (-1, -1)),)

@@ -19,7 +19,7 @@ from appliance.modelstore.stages.archive import unpack
 from appliance.modelstore.stages.running import Runner
 from appliance.modelstore.stages.variants import make
 from tests.modelstore import networks
-from tests.modelstore.stages.asking import inspected, quiet, refusal
+from tests.modelstore.stages.stage_runs import inspected, quiet, refusal
 
 FLOATS = np.ones((2, 4), np.float32)
 OF_LIBRARIES = re.compile(r"::|\(const |\w\.(cc|h|py):\d|was false|ONNXRuntimeError|Status Message|truth value|/onnx")

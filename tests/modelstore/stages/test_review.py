@@ -10,7 +10,7 @@ from onnx import helper
 from appliance.modelstore.orders import Reviewed, ReviewOrder
 from appliance.modelstore.stages.review import review, reviewed
 from tests.modelstore.networks import FLOAT, INT64, attention, classifier, endless, model, nested, parsed, relu, write
-from tests.modelstore.stages.asking import quiet
+from tests.modelstore.stages.stage_runs import quiet
 
 HARMLESS = Reviewed(())
 

@@ -16,7 +16,7 @@ from appliance.modelstore.orders import PIXELS, Size, TrialOrder, TrialRequest
 from appliance.modelstore.stages.trial import trial
 from tests import toys
 from tests.modelstore import networks
-from tests.modelstore.stages.asking import quiet
+from tests.modelstore.stages.stage_runs import quiet
 
 LABELS = 10
 

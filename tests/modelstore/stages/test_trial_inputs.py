@@ -13,7 +13,7 @@ from appliance.domain.errors import BadModel
 from appliance.modelstore.stages.feeds import synthetic
 from appliance.modelstore.stages.trial_inputs import sampled, trial_inputs
 from tests.modelstore import networks
-from tests.modelstore.stages.asking import inspected
+from tests.modelstore.stages.stage_runs import inspected
 from tests.present import present
 
 RESHAPE = "float[2,3,4] x, int64[3] shape", "y = Reshape(x, shape)", "float[A,B,C] y"

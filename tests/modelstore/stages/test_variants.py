@@ -13,7 +13,7 @@ from appliance.modelstore.orders import Inspection, Made, MakeOrder, Reviewed
 from appliance.modelstore.stages import quantise
 from appliance.modelstore.stages.variants import make
 from tests.modelstore import lessons, networks
-from tests.modelstore.stages.asking import inspected, quiet
+from tests.modelstore.stages.stage_runs import inspected, quiet
 
 pytestmark = pytest.mark.gate("works on real networks and files")
 

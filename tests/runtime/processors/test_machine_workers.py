@@ -9,7 +9,7 @@ from appliance.clock import SystemClock
 from appliance.machine import Machine, sorts_within, workers_of
 from appliance.resources.cores import cores_within
 from appliance.settings import ProcessorSettings, Settings
-from tests.resources.trees import version_1, version_2
+from tests.resources.kernel_files import version_1, version_2
 
 One = ProcessorSettings
 

@@ -11,7 +11,7 @@ from appliance.domain.sensors import Quantity, Reading
 from appliance.runtime.sensors.sensors import HELD_S, STALE_INTERVALS, Sensors
 from appliance.runtime.sensors.sysfs import SysfsSensors
 from tests.fakes.hand_clock import HandClock
-from tests.runtime.sensors.trees import JETSON, LAPTOP, tree
+from tests.runtime.sensors.sensor_files import JETSON, LAPTOP, tree
 
 WAIT_S = 120
 

@@ -7,7 +7,7 @@ import pytest
 from appliance.domain.sensors import Quantity, Reading, Sensed
 from appliance.runtime.sensors.sysfs import SysfsSensors, device_of
 from tests.fakes.hand_clock import HandClock
-from tests.runtime.sensors.trees import JETSON, LAPTOP, tree
+from tests.runtime.sensors.sensor_files import JETSON, LAPTOP, tree
 
 
 def sensors(root: Path, clock: HandClock | None = None) -> SysfsSensors:

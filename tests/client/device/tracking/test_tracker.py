@@ -6,7 +6,7 @@ import pytest
 from appliance.client.device.sources import VIEW, Pan
 from appliance.client.device.tracking.overlap import overlaps
 from appliance.client.device.tracking.tracker import EMPTY, Found, Tracker
-from tests.instances.pictures import scene, things
+from tests.instances.scenes import scene, things
 
 LIMITS = np.array([*VIEW, *VIEW], float)
 

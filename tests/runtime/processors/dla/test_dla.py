@@ -14,7 +14,7 @@ from appliance.runtime.processors.dla.kind import DLA
 from appliance.runtime.processors.dla.session import LOADABLES_MAX, DlaSessions
 from appliance.runtime.processors.probe import check
 from tests import toys
-from tests.fakes import devices
+from tests.fakes import accelerators
 from tests.fakes.tensorrt import FakeCuda, FakeTensorRt
 from tests.modelstore import networks
 from tests.runtime.processors.quantized import IMAGES, check_nearly_same, original, quantized
@@ -24,7 +24,7 @@ Fakes = tuple[FakeTensorRt, FakeCuda]
 
 @pytest.fixture
 def fakes(monkeypatch: pytest.MonkeyPatch) -> Fakes:
-    _, tensorrt, cuda = devices.install(monkeypatch)
+    _, tensorrt, cuda = accelerators.install(monkeypatch)
     return tensorrt, cuda
 
 
@@ -192,6 +192,6 @@ def test_dla_run_with_a_device_error_is_refused_and_frees_the_core(fakes: Fakes,
 
 def test_dla_probe_on_a_machine_without_a_dla_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """TensorRT is there, and no core."""
-    tensorrt = devices.install(monkeypatch)[1]
+    tensorrt = accelerators.install(monkeypatch)[1]
     tensorrt.cores = 0
     assert check(DlaSessions(2), tmp_path) == "this machine has no DLA"

@@ -19,7 +19,7 @@ from appliance.runtime.processors.providers.cuda_session import CudaSessions
 from appliance.runtime.processors.sessions import sessions_of
 from tests import toys
 from tests.contracts.conftest import FAKED
-from tests.fakes import devices
+from tests.fakes import accelerators
 
 pytestmark = pytest.mark.gate("real runtimes compute")
 
@@ -65,7 +65,7 @@ def test_build_on_a_device_computes_like_the_cpu_and_is_measured(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its rows may share runs as far as was shown."""
-    devices.install(monkeypatch)
+    accelerators.install(monkeypatch)
     plain = toys.tiny_add(tmp_path / "add.onnx")
     sessions = sessions_of(kind, 2, 1)
     found = measure.profile_of(sessions, order(kind, prepared(kind, plain, tmp_path), plain, tmp_path))
@@ -76,7 +76,7 @@ def test_build_on_a_device_computes_like_the_cpu_and_is_measured(
 
 def test_latency_on_a_device_includes_the_wait_for_the_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Alone and at once: what the processor did meanwhile is next to nothing, and says nothing."""
-    devices.install(monkeypatch)
+    accelerators.install(monkeypatch)
     plain = toys.tiny_add(tmp_path / "add.onnx")
     form = prepared("cuda", plain, tmp_path)
     found = measure.profile_of(Waiting(), order("cuda", form, plain, tmp_path))
@@ -86,7 +86,7 @@ def test_latency_on_a_device_includes_the_wait_for_the_device(tmp_path: Path, mo
 
 def test_short_batch_is_measured_at_once_beside_a_long_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every batch that is measured alone is measured at once, too: a plan has no use for the others else."""
-    devices.install(monkeypatch)
+    accelerators.install(monkeypatch)
     monkeypatch.setattr(runs_at_once, "INTERFERING_MS_MIN", PAUSE_S * 1500)
     plain = toys.tiny_add(tmp_path / "add.onnx")
     wanted = order("cuda", prepared("cuda", plain, tmp_path), plain, tmp_path)

@@ -11,7 +11,7 @@ from appliance.domain.errors import LoadFailed
 from appliance.domain.hardware import PreparedForm
 from appliance.runtime.processors.providers.engines import PROVIDER, ROWS_MAX, TensorRtSessions
 from tests import toys
-from tests.fakes import devices
+from tests.fakes import accelerators
 from tests.fakes.onnxruntime import FakeOnnxRuntime
 from tests.modelstore import networks
 from tests.runtime.processors.quantized import check_nearly_same, original, quantized
@@ -19,7 +19,7 @@ from tests.runtime.processors.quantized import check_nearly_same, original, quan
 
 @pytest.fixture
 def runtime(monkeypatch: pytest.MonkeyPatch) -> FakeOnnxRuntime:
-    return devices.install(monkeypatch)[0]
+    return accelerators.install(monkeypatch)[0]
 
 
 @pytest.fixture

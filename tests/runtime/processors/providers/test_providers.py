@@ -17,7 +17,7 @@ from appliance.runtime.processors.providers.cuda_session import CudaSessions
 from appliance.runtime.processors.providers.placement import HEAVY, misplaced, placed
 from appliance.runtime.processors.sessions import sessions_of
 from tests import toys
-from tests.fakes import devices
+from tests.fakes import accelerators
 from tests.fakes.onnxruntime import FakeOnnxRuntime
 
 KINDS = ("cuda", "tensorrt", "xnnpack")
@@ -27,7 +27,7 @@ FELL_BACK = "it fell back to CPUExecutionProvider"
 
 @pytest.fixture
 def runtime(monkeypatch: pytest.MonkeyPatch) -> FakeOnnxRuntime:
-    return devices.install(monkeypatch)[0]
+    return accelerators.install(monkeypatch)[0]
 
 
 @pytest.fixture(scope="module")
