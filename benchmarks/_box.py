@@ -8,8 +8,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -40,7 +40,6 @@ class LiveBox:
     url: str
     key: str
     state: Path
-    ready_s: float
 
     @property
     def port(self) -> int:
@@ -73,7 +72,6 @@ def box(
     """
     with tempfile.TemporaryDirectory(prefix="bench-") as folder, open(log or os.devnull, "ab") as written:
         home = state or Path(folder) / "state"
-        start = time.perf_counter()
         process = subprocess.Popen(
             [sys.executable, "-m", module, "serve", "--state", str(home), "--port", "0"],
             env={**os.environ, "MALLOC_ARENA_MAX": "2", "APPLIANCE_LOG__LEVEL": "warning", **environment},
@@ -82,7 +80,7 @@ def box(
         )
         try:
             url = _await_ready(process, home)
-            yield LiveBox(process, url, (home / "admin.key").read_text().strip(), home, time.perf_counter() - start)
+            yield LiveBox(process, url, (home / "admin.key").read_text().strip(), home)
         finally:
             process.send_signal(signal.SIGTERM)
             try:
@@ -98,27 +96,20 @@ def samples(text: str, name: str) -> list[tuple[dict[str, str], float]]:
 
 
 def _await_ready(process: subprocess.Popen[bytes], home: Path) -> str:
-    address = home / "address"
-    limit = time.perf_counter() + READY_S
-    while time.perf_counter() < limit:
-        if process.poll() is not None:
-            raise RuntimeError(f"the box ended with {process.returncode}")
+    address, limit = home / "address", time.perf_counter() + READY_S
+    while process.poll() is None and time.perf_counter() < limit:
         if address.exists() and (url := address.read_text().strip()):
-            try:
-                if httpx.get(url + "/v2/health/ready").status_code == 200:
+            with Client(url) as client:
+                if client.is_ready():
                     return url
-            except httpx.TransportError:
-                pass
         time.sleep(0.01)
-    raise RuntimeError(f"the box did not get ready within {READY_S} s")
+    raise RuntimeError(f"the box did not get ready within {READY_S} s, or ended: status {process.poll()}")
 
 
-def upload(
-    live: LiveBox, name: str, model: Path, *, task: str = "tensor", calibration: Path | None = None, **metadata: Any
-) -> str:
-    """Upload a model; returns the job id. `calibration`: a zip of inputs."""
+def upload(live: LiveBox, name: str, model: Path, *, task: str = "tensor", **metadata: Any) -> str:
+    """Upload a model; returns the job id."""
     with live.client() as client:
-        return client.upload_model(model, name, task, metadata=metadata, calibration=calibration).id
+        return client.upload_model(model, name, task, metadata=metadata).id
 
 
 def await_job(live: LiveBox, job: str) -> None:
@@ -163,13 +154,8 @@ def bare_starlette(port: int, body_bytes: int) -> Iterator[subprocess.Popen[byte
     """A Starlette route that reads the body and returns a body of the given size."""
     process = subprocess.Popen([sys.executable, "-c", _BARE, str(port), str(body_bytes)], stderr=subprocess.DEVNULL)
     try:
-        limit = time.perf_counter() + 20
-        while time.perf_counter() < limit:
-            try:
-                httpx.post(f"http://127.0.0.1:{port}/v2/models/x/infer", content=b"")
-                break
-            except httpx.TransportError:
-                time.sleep(0.05)
+        with httpx.Client(transport=httpx.HTTPTransport(retries=6)) as client:  # as it starts: within some 30 s
+            client.post(f"http://127.0.0.1:{port}/v2/models/x/infer", content=b"")
         yield process
     finally:
         process.terminate()
@@ -248,6 +234,15 @@ def free_port() -> int:
 def pss_mb(pid: int) -> float:
     """Proportional set size of a process, MB of 10^6 bytes."""
     return float(psutil.Process(pid).memory_full_info().pss / 1e6)
+
+
+def of_children(pid: int, figure: Callable[[psutil.Process], float]) -> float:
+    """A figure of a process and its children, added up; those that end meanwhile count nothing."""
+    total = 0.0
+    for process in (root := psutil.Process(pid), *root.children(recursive=True)):
+        with suppress(psutil.Error):
+            total += figure(process)
+    return total
 
 
 def rate(port: int, pid: int, request: bytes, connections: int, seconds: float) -> tuple[float, float]:

@@ -12,7 +12,6 @@ import asyncio
 import json
 import random
 import re
-import resource
 import subprocess
 import sys
 import time
@@ -24,6 +23,7 @@ import uvloop
 
 from benchmarks import _box as boxes
 from benchmarks._connections import Connections
+from benchmarks._results import percentile
 from tests.attacks.wire import head
 
 PATIENCE_S = 10.0
@@ -258,12 +258,10 @@ class Generator:
 
     def result(self) -> Result:
         for name, times_ms in self._times_ms.items():
-            ordered = sorted(times_ms) or [0.0]
             tally = self.tallies[name]
-            tally.p50_ms, tally.p99_ms = ordered[len(ordered) // 2], ordered[len(ordered) * 99 // 100]
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        behind = sorted(self._behind_ms) or [0.0]
-        return Result(self._order.seconds, self.tallies, used.ru_utime + used.ru_stime, behind[len(behind) * 99 // 100])
+            tally.p50_ms, tally.p99_ms = (percentile(times_ms or [0.0], percent) for percent in (50, 99))
+        behind_ms = percentile(self._behind_ms or [0.0], 99)
+        return Result(self._order.seconds, self.tallies, time.process_time(), behind_ms)
 
 
 async def _main() -> None:

@@ -12,7 +12,6 @@ import asyncio
 import base64
 import json
 import random
-import resource
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ from typing import Any
 import uvloop
 
 from benchmarks._connections import Connections
+from benchmarks._results import percentile
 
 CONNECTIONS_MAX = 1000
 PATIENCE_S = 5.0
@@ -76,18 +76,17 @@ class Generator:
             self.in_time += status == 200 and took_s * 1e3 <= self._order["deadline_ms"]
 
     def result(self) -> dict[str, Any]:
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        times_ms = [1e3 * took_s for took_s in sorted(self.times_s)] or [0.0]
+        times_ms = [1e3 * took_s for took_s in self.times_s] or [0.0]
         return {
             "offered": self.offered,
             "unsent": self.unsent,
             "unanswered": self._connections.waiting,
             "in_time": self.in_time,
             "statuses": dict(sorted(self.statuses.items())),
-            "processor_s": used.ru_utime + used.ru_stime,
+            "processor_s": time.process_time(),
             "seconds": self._order["seconds"],
-            "p50_ms": times_ms[len(times_ms) // 2],
-            "p99_ms": times_ms[len(times_ms) * 99 // 100],
+            "p50_ms": percentile(times_ms, 50),
+            "p99_ms": percentile(times_ms, 99),
         }
 
 

@@ -9,14 +9,13 @@ import shutil
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 import cv2
 import httpx
 import numpy as np
-import psutil
 
 from appliance.demo.pipelines import PIPELINES
 from appliance.demo.zoo import Zoo
@@ -309,12 +308,7 @@ def _stage_s(live: boxes.LiveBox) -> dict[str, float]:
 
 def computed_s(live: boxes.LiveBox) -> float:
     """Processor time of the box and of its children, those that have ended included."""
-    total_s = 0.0
-    for process in (root := psutil.Process(live.process.pid), *root.children(recursive=True)):
-        with suppress(psutil.NoSuchProcess):
-            times = process.cpu_times()
-            total_s += times.user + times.system + times.children_user + times.children_system
-    return total_s
+    return boxes.of_children(live.process.pid, lambda process: sum(process.cpu_times()[:4]))
 
 
 def settled(live: boxes.LiveBox, wait_s: float) -> None:

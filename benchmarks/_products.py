@@ -1,12 +1,12 @@
 """A model whose run takes as long as it is told: products of matrices one after another."""
 
-import time
 from pathlib import Path
 
 import numpy as np
 
 from appliance.demo.zoo import graphs
 from benchmarks import _box as boxes
+from benchmarks import _results as results
 
 SIDE = 384
 
@@ -29,10 +29,5 @@ def _write(path: Path, count: int) -> Path:
 
 def _one_ms(path: Path) -> float:
     """What one product takes in the runtime that serves, on one thread."""
-    session = boxes.plain_session(_write(path, 20))
-    times = []
-    for _ in range(10):
-        start = time.perf_counter()
-        session.run(None, {"x": np.ones(1, np.float32)})
-        times.append((time.perf_counter() - start) * 1e3 / 20)
-    return min(times)
+    session, inputs = boxes.plain_session(_write(path, 20)), {"x": np.ones(1, np.float32)}
+    return min(results.took_ms(lambda: session.run(None, inputs)) for _ in range(10)) / 20

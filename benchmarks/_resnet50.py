@@ -10,10 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import onnx
 
-from appliance.demo.zoo import as_archive, default_folder, fetch, graphs
+from appliance.demo.zoo import as_archive, default_folder, fetch, graphs, tfjs
 from appliance.demo.zoo.cache import Cache, ZooError
 from appliance.demo.zoo.catalogue import Carrier, Client
 from appliance.demo.zoo.package_cache import PackageCache
@@ -60,10 +59,7 @@ def converted(folder: Path) -> onnx.ModelProto:
     """`image` FP32[N, 3, 224, 224] to `probabilities` FP32[N, 1000]."""
     document = json.loads((folder / "model.json").read_text(encoding="utf-8"))
     (group,) = document["weightsManifest"]
-    raw, offset, weights = b"".join((folder / path).read_bytes() for path in group["paths"]), 0, {}
-    for entry in group["weights"]:
-        array = np.frombuffer(raw, np.float32, int(np.prod(entry["shape"])), offset).reshape(entry["shape"])
-        weights[entry["name"]], offset = array, offset + array.nbytes
+    weights = dict(tfjs.weights(group, folder))
     net, values = graphs.Graph(), dict[str, _Value]()
     for layer in document["modelTopology"]["model_config"]["config"]["layers"]:
         nodes = layer["inbound_nodes"] or [[]]
@@ -84,10 +80,8 @@ def _added(net: graphs.Graph, layer: dict[str, Any], inputs: list[_Value], weigh
         case "Conv2D":
             # A kernel is H, W, in, out; padding "same" comes with odd kernels and strides of 1 only.
             pads = inputs[0].pads if config["padding"] == "valid" else [side // 2 for side in config["kernel_size"]] * 2
-            constants = [
-                net.constant(f"{name}.kernel", own[0].transpose(3, 2, 0, 1)),
-                net.constant(f"{name}.bias", own[1]),
-            ]
+            own[0] = own[0].transpose(3, 2, 0, 1)
+            constants = [net.constant(f"{name}.{at}", array) for at, array in enumerate(own)]
             return _Value(net.add("Conv", [*values, *constants], name, strides=config["strides"], pads=pads))
         case "BatchNormalization":
             parts = ("gamma", "beta", "moving_mean", "moving_variance")
@@ -99,7 +93,7 @@ def _added(net: graphs.Graph, layer: dict[str, Any], inputs: list[_Value], weigh
         case "GlobalAveragePooling2D":
             return _Value(net.add("Flatten", [net.add("GlobalAveragePool", values, f"{name}.mean")], name))
         case "Dense":
-            constants = [net.constant(f"{name}.kernel", own[0]), net.constant(f"{name}.bias", own[1])]
+            constants = [net.constant(f"{name}.{at}", array) for at, array in enumerate(own)]
             net.add("Gemm", [*values, *constants], f"{name}.logits")
             return _Value(net.add("Softmax", [f"{name}.logits"], "probabilities", axis=1))
         case kind:

@@ -20,26 +20,18 @@ Round = TypeVar("Round")
 
 def undisturbed(measure: Callable[[], Round], count: int, limit_s: float = 240) -> list[Round]:
     """So many rounds without steal, or fewer where the limit came first; at least one round, however it was."""
-    kept: list[Round] = []
-    disturbed: list[tuple[float, Round]] = []
+    rounds: list[tuple[float, Round]] = []
     until = time.monotonic() + limit_s
-    while len(kept) < count and (time.monotonic() < until or not (kept or disturbed)):
+    while sum(share <= STEAL_MAX for share, _ in rounds) < count and (time.monotonic() < until or not rounds):
         start, before = time.monotonic(), stolen_s()
         found = measure()
-        share = (stolen_s() - before) / (time.monotonic() - start) / (os.cpu_count() or 1)
-        if share <= STEAL_MAX:
-            kept.append(found)
-        else:
-            disturbed.append((share, found))
-    if disturbed:
-        least, most = min(share for share, _ in disturbed), max(share for share, _ in disturbed)
-        results.say(
-            f"left out: {len(disturbed)} of {len(kept) + len(disturbed)} rounds, {least:.0%} to {most:.0%} stolen"
-        )
-    if kept:
-        return kept
-    results.say("none undisturbed: the least disturbed round counts")
-    return [min(disturbed, key=lambda one: one[0])[1]]
+        rounds.append(((stolen_s() - before) / (time.monotonic() - start) / (os.cpu_count() or 1), found))
+    kept = [found for share, found in rounds if share <= STEAL_MAX]
+    if lost := [share for share, _ in rounds if share > STEAL_MAX]:
+        results.say(f"left out: {len(lost)} of {len(rounds)} rounds, {min(lost):.0%} to {max(lost):.0%} stolen")
+    if not kept:
+        results.say("none undisturbed: the least disturbed round counts")
+    return kept or [min(rounds, key=lambda one: one[0])[1]]
 
 
 def stolen_s() -> float:

@@ -1,6 +1,7 @@
 """A box with real networks of the zoo, imported once and kept for later rounds, and traffic for it."""
 
 import itertools
+import shutil
 import sqlite3
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -36,8 +37,7 @@ def imported(
                 continue
             metadata = {k: v for k, v in model.metadata.items() if k != "task"} | {"precisions": list(precisions)}
             path = as_archive(model, state.parent / f"{model.name}.zip")
-            job = boxes.upload(box, model.name, path, task=model.task, **metadata)
-            boxes.await_job(box, job)
+            boxes.await_job(box, boxes.upload(box, model.name, path, task=model.task, **metadata))
     return Zoo(tuple(models), zoo.missing)
 
 
@@ -50,6 +50,13 @@ def kept(folder: Path | None) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory() as gone:
         yield Path(gone) / "state"
+
+
+def copied(state: Path, name: str) -> Path:
+    """A copy of a state folder beside it, in place of an earlier one."""
+    copy = state.with_name(f"state-{name}")
+    shutil.rmtree(copy, ignore_errors=True)
+    return Path(shutil.copytree(state, copy))
 
 
 def forget_residents(state: Path) -> None:

@@ -11,7 +11,6 @@ import argparse
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from benchmarks import _results as results
@@ -86,11 +85,7 @@ def _told(wrong: list[str]) -> int:
     return len(wrong)
 
 
-PARTS: Mapping[str, Callable[[argparse.Namespace], int]] = {
-    "corpus": _corpus,
-    "operators": _operators,
-    "calls": _calls,
-}
+PARTS = {"corpus": _corpus, "operators": _operators, "calls": _calls}
 
 
 if __name__ == "__main__":

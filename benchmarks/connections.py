@@ -76,12 +76,10 @@ def main() -> None:
 
 def _furnish(box: boxes.LiveBox, folder: Path) -> dict[str, str]:
     """A tiny model that two tenants share; their keys."""
-    with box.http() as http:
-        model = toys.tiny_add(folder / "add.onnx")
-        form = {"name": "add", "task": "tensor", "shared": "true", "metadata": '{"precisions": []}'}
-        answer = http.post("/v1/models", data=form, files={"file": (model.name, model.read_bytes())})
-        boxes.await_job(box, answer.raise_for_status().json()["id"])
-        keys = {}
+    with box.client() as client, box.http() as http:
+        model, keys = toys.tiny_add(folder / "add.onnx"), {}
+        job = client.upload_model(model, "add", "tensor", metadata={"precisions": []}, shared=True)
+        boxes.await_job(box, job.id)
         for tenant in ("harbour", "museum"):
             http.post("/v1/tenants", json={"name": tenant}).raise_for_status()
             keys[tenant] = http.post(f"/v1/tenants/{tenant}/keys", json={}).raise_for_status().json()["key"]

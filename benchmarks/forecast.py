@@ -13,18 +13,13 @@ from random import Random
 from statistics import fmean
 
 from appliance.policies.forecast import FORECASTERS, MEMORY_FORECASTERS
-from appliance.policies.forecast.choice import Choice, choose
+from appliance.policies.forecast.choice import choose
 from appliance.policies.forecast.companions import Companions
 from appliance.policies.forecast.memory_choice import choose_memory
 from appliance.policies.forecast.residuals import Residuals
 from benchmarks import _results as results
 from tests.policies.forecast.arrivals import PATTERNS, poisson
 from tests.policies.forecast.curves import SECOND, falling, sawtooth, steady
-
-
-def relative(choice: Choice, history: list[int]) -> dict[str, float]:
-    gap_ns = (history[-1] - history[-choice.held_out - 1]) / choice.held_out
-    return {name: error / gap_ns for name, error in choice.errors_ns.items()}
 
 
 def errors(seeds: range, count: int) -> None:
@@ -34,7 +29,8 @@ def errors(seeds: range, count: int) -> None:
         for seed in seeds:
             history = pattern(Random(seed), count)
             choice = choose(history, seed, FORECASTERS)
-            found.append(relative(choice, history))
+            gap_ns = (history[-1] - history[-choice.held_out - 1]) / choice.held_out
+            found.append({name: error / gap_ns for name, error in choice.errors_ns.items()})
             chosen[choice.forecaster.name] += 1
         means = [fmean(one[key] for one in found) if key in found[0] else None for key in FORECASTERS]
         results.cells(name, *means, _counted(chosen))

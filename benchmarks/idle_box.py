@@ -71,14 +71,10 @@ def _import(box: boxes.LiveBox, folder: Path) -> None:
 
 
 def _ask(box: boxes.LiveBox, folder: Path) -> None:
-    picture = (folder / "often" / "evaluation" / "0003.png").read_bytes()
-    with box.http() as http:
+    with box.client() as client:
         for name, (count, pause_s) in ASKED.items():
             for _ in range(count):
-                answer = http.post(
-                    f"/v1/applications/{name}/predict", content=picture, headers={"Content-Type": "image/png"}
-                )
-                answer.raise_for_status()
+                client.predict(name, folder / "often" / "evaluation" / "0003.png")
                 time.sleep(pause_s)
 
 

@@ -82,7 +82,9 @@ def main() -> None:
     results.head("application", "P50 lab, ms", "P50 box, ms", "ratio", "P99 lab, ms", "P99 box, ms", "ratio of P99s")
     for name in sorted(a["name"] for a in document["applications"]):
         lab = _mean(_figures(_of(name, drawn), options.seconds) for drawn in answers)
-        _show_application(name, lab, _figures(_of(name, measured.answers), options.seconds))
+        real = _figures(_of(name, measured.answers), options.seconds)
+        sides = [(lab[key], real[key], real[key] / lab[key]) for key in ("P50 ms", "P99 ms")]
+        results.cells(name, *sides[0], *sides[1])
     _show(_mean(_figures(drawn, options.seconds) for drawn in answers), measured, between)
     seen = [ns / NS_PER_MS for ns in measured.client_ns]
     results.row("as the caller sees it", P50_ms=results.percentile(seen, 50), P99_ms=results.percentile(seen, 99))
@@ -171,11 +173,6 @@ def _latencies_ms(answers: Iterable[Answer]) -> list[float]:
 def _mean(draws: Iterable[Figures]) -> Figures:
     rows = list(draws)
     return {name: sum(row[name] for row in rows) / len(rows) for name in rows[0]}
-
-
-def _show_application(name: str, lab: Figures, real: Figures) -> None:
-    sides = [(lab[key], real[key], real[key] / lab[key]) for key in ("P50 ms", "P99 ms")]
-    results.cells(name, *sides[0], *sides[1])
 
 
 def _show(lab: Figures, measured: Served, between: Served) -> None:

@@ -35,8 +35,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, boxes.box() as box:
         item = boxes.served(box, "shuffle", toys.shufflenet(Path(folder) / "s.onnx"), precisions=[])
         with box.http() as http:
-            changed = http.patch("/v1/applications/shuffle", json={"latency_slo_ms": DEADLINE_MS})
-            changed.raise_for_status()
+            http.patch("/v1/applications/shuffle", json={"latency_slo_ms": DEADLINE_MS}).raise_for_status()
         request = boxes.infer_request("shuffle", box.key, item)
         closed = drive(box.port, [request], 8, options.seconds / 6, may_fail=True)
         rate = (closed["count"] - closed["errors"]) / closed["seconds"]

@@ -17,7 +17,7 @@ import sqlite3
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -252,12 +252,7 @@ def _lie(tabs: list[Any], port: int, *, is_open: bool) -> None:
     time.sleep(2)
 
 
-PARTS: Mapping[str, Callable[[Path, Any, argparse.Namespace], None]] = {
-    "paint": _paint,
-    "models": _models,
-    "memory": _memory,
-    "open": _open,
-}
+PARTS = {"paint": _paint, "models": _models, "memory": _memory, "open": _open}
 
 
 if __name__ == "__main__":

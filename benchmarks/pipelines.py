@@ -19,7 +19,6 @@ was stolen.
 
 import argparse
 import asyncio
-import shutil
 import statistics
 import time
 from collections.abc import Mapping, Sequence
@@ -237,10 +236,7 @@ class Bench:
         ways: dict[str, dict[str, str]] = {"ours": {}, "batch 1, concurrency 1, ORT only": base}
         ways |= {planner: {"APPLIANCE_POLICIES__ALLOCATION": planner} for planner in self._options.planners}
         names = list(ways)
-        states = {name: self._folder / f"state-{number}" for number, name in enumerate(names)}
-        for state in states.values():
-            shutil.rmtree(state, ignore_errors=True)
-            shutil.copytree(self._state, state)
+        states = {name: _zoo.copied(self._state, str(number)) for number, name in enumerate(names)}
         found: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
         for number in range(self._options.rounds):
             at = number % len(names)

@@ -12,11 +12,10 @@ of its own.
 
 import argparse
 import json
-import shutil
 import statistics
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,15 +86,8 @@ def main() -> None:
         zoo = _zoo.imported(state, "demo", models, ("int8",), **settings["on"])
         with boxes.box(state, **settings["on"]) as box:
             settled(box, 30)
-        live = {name: stack.enter_context(_on_a_copy(state, name, own)) for name, own in settings.items()}
+        live = {name: stack.enter_context(boxes.box(_zoo.copied(state, name), **own)) for name, own in settings.items()}
         (_batches if options.part == "batches" else _kinds)(live, zoo, options)
-
-
-def _on_a_copy(state: Path, name: str, settings: dict[str, str]) -> AbstractContextManager[boxes.LiveBox]:
-    own = state.with_name(f"state-{name}")
-    shutil.rmtree(own, ignore_errors=True)
-    shutil.copytree(state, own)
-    return boxes.box(own, **settings)
 
 
 def _asked(live: Mapping[str, boxes.LiveBox], path: str, items: Sequence[Inputs]) -> dict[str, Subject]:

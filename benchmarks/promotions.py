@@ -61,14 +61,14 @@ def judged(words: str, draw: Callable[[random.Random], float]) -> None:
             trial = trial.after(draw(dice), RULES)
         verdicts[trial.verdict] += 1
         lengths.append(trial.samples)
-    lengths.sort()
     shares = {f"{verdict}_percent": 100 * count / TRIALS for verdict, count in verdicts.most_common()}
-    results.row(words, **shares, requests_P50=lengths[TRIALS // 2], requests_P95=lengths[TRIALS * 95 // 100])
+    length = {f"requests_P{percent}": results.percentile(lengths, percent) for percent in (50, 95)}
+    results.row(words, **shares, **length)
 
 
 def asked(every_s: float, seconds: float) -> None:
     """Print when a box that is asked every so often judges the variants of two networks, of which one bears int8."""
-    with tempfile.TemporaryDirectory() as folder, boxes.box() as box, box.http() as http:
+    with tempfile.TemporaryDirectory() as folder, boxes.box() as box, box.http() as http, box.client() as client:
         digits = toys.digits(Path(folder))
         level = sensor_level(Path(folder) / "level.onnx")
         stated = json.loads(digits.metadata.read_text())
@@ -81,11 +81,7 @@ def asked(every_s: float, seconds: float) -> None:
         while (spent := time.perf_counter() - start) < seconds and not all(
             word.startswith(("promoted", "dismissed")) for word in seen.values() or [""]
         ):
-            picture = pictures[number % len(pictures)].read_bytes()
-            answer = http.post(
-                "/v1/applications/digits/predict", content=picture, headers={"Content-Type": "image/png"}
-            )
-            answer.raise_for_status()
+            client.predict("digits", pictures[number % len(pictures)])
             boxes.infer(http, "level", boxes.infer_body({"X": sensor_counts(number)}))
             number += 1
             for name in ("digits", "level"):

@@ -281,12 +281,7 @@ def _connected(address: int | Path) -> socket.socket:
     return line
 
 
-PARTS: Mapping[str, Callable[[argparse.Namespace], None]] = {
-    "rate": _rate,
-    "latency": _latency,
-    "share": _share,
-    "notes": _notes,
-}
+PARTS = {"rate": _rate, "latency": _latency, "share": _share, "notes": _notes}
 
 
 if __name__ == "__main__":

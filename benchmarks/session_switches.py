@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,6 @@ from random import Random
 from typing import Any
 
 import numpy as np
-import psutil
 
 from appliance.client import Client
 from appliance.client.device import Box, Device, Latency
@@ -32,7 +31,7 @@ from appliance.domain.session import FrameEnd
 from appliance.lab.links.link import LinkShape
 from appliance.lab.links.trace import Trace, drawn
 from benchmarks import _results as results
-from benchmarks._box import free_port, samples
+from benchmarks._box import free_port, of_children, samples
 from benchmarks._cameras import jpeg, looking
 from benchmarks._sized_zoo import APPLICATION, SIZES, made
 from tests.e2e.live_scenario import asked_in
@@ -55,8 +54,6 @@ class Figures:
     answered: int = 0
     ended: int = 0
     read_bytes: int = 0
-    loads: float = 0
-    wakes: float = 0
     over_bytes: int = 0
     awake: list[int] = field(default_factory=list)
     """Builds in memory at each look, ..."""
@@ -109,8 +106,7 @@ def _tell(what: str, runs: Sequence[Figures]) -> None:
         frames=ended,
         awake=statistics.mean(count for run in runs for count in run.awake),
         asleep_MB=max(run.asleep_bytes for run in runs) / 1e6,
-        loads=sum(run.loads for run in runs),
-        wakes=sum(run.wakes for run in runs),
+        **{key[0]: sum(run.counts[key] for run in runs) for key in LOADS},
         read_from_disk_MB=sum(run.read_bytes for run in runs) / 1e6,
         above_the_budget_bytes=max(run.over_bytes for run in runs),
     )
@@ -174,7 +170,6 @@ def _run(
             for name, device in zip(names, devices, strict=True):
                 network.devices[name].run(device.leave)
         figures.counts = {key: after[key] - before[key] for key in after}
-        figures.loads, figures.wakes = (figures.counts.pop(key) for key in LOADS)
         figures.answered, figures.ended = answered, ended
     return figures
 
@@ -217,11 +212,7 @@ def _ends(devices: Sequence[Device]) -> tuple[int, int]:
 
 def _read_bytes(pid: int) -> int:
     """Of the box and its children, from the disk."""
-    total = 0
-    for process in (root := psutil.Process(pid), *root.children(recursive=True)):
-        with suppress(psutil.Error):
-            total += process.io_counters().read_bytes
-    return total
+    return int(of_children(pid, lambda process: process.io_counters().read_bytes))
 
 
 def _bring_all(client: Client) -> None:

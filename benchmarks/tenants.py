@@ -184,7 +184,7 @@ def _tenants(box: boxes.LiveBox, folder: Path) -> dict[str, str]:
         for tenant, paths in models.items():
             admin.post("/v1/tenants", json={"name": tenant}).raise_for_status()
             keys[tenant] = admin.post(f"/v1/tenants/{tenant}/keys", json={}).raise_for_status().json()["key"]
-            owner = boxes.LiveBox(box.process, box.url, keys[tenant], box.state, box.ready_s)
+            owner = boxes.LiveBox(box.process, box.url, keys[tenant], box.state)
             connection = http.client.HTTPConnection("127.0.0.1", box.port)
             for name, path in paths.items():
                 boxes.await_job(owner, boxes.upload(owner, name, path, precisions=[]))

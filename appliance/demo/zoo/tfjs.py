@@ -45,7 +45,7 @@ class _Net(Graph):
         document = json.loads(topology.read_text())
         self._sources: dict[str, Node] = {node["name"]: node for node in document["modelTopology"]["node"]}
         (group,) = document["weightsManifest"]
-        self._weights = dict(_weights(group, topology.parent))
+        self._weights = dict(weights(group, topology.parent))
         self._scales = iter(scales)
         self.names: dict[str, str] = {}
 
@@ -81,7 +81,7 @@ class _Net(Graph):
         return name
 
 
-def _weights(group: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, Array]]:
+def weights(group: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, Array]]:
     """Every weight and its name; float16 widened to what it was, the rest as stored."""
     raw, offset = b"".join((folder / path).read_bytes() for path in group["paths"]), 0
     for entry in group["weights"]:
