@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import fields, is_dataclass
 from functools import partial
-from typing import Any
 
 _CHARACTERS_MAX = 60
 
@@ -27,8 +26,9 @@ def _text(value: object) -> str | None:
     if isinstance(value, partial):
         return _joined(value.func.__name__, value.args, value.keywords)
     if is_dataclass(value) and not isinstance(value, type):
-        changed = {one.name: getattr(value, one.name) for one in fields(value) if one.repr}
-        return _joined(type(value).__name__, (), {n: v for n, v in changed.items() if v != _default(value, n)})
+        held = {one.name: (getattr(value, one.name), one.default) for one in fields(value)}
+        stated = {name: own for name, (own, default) in held.items() if repr(own) != repr(default)}
+        return _joined(type(value).__name__, (), stated)
     if isinstance(value, Mapping):
         return _joined("", (), {str(key): one for key, one in value.items()}) or "empty"
     if isinstance(value, Set):
@@ -36,10 +36,6 @@ def _text(value: object) -> str | None:
     if isinstance(value, Sequence) and not isinstance(value, str | bytes | range):
         return _joined("", value, {}) or "empty"
     return None
-
-
-def _default(value: Any, name: str) -> object:
-    return next(one.default for one in fields(value) if one.name == name)
 
 
 def _joined(name: str, values: Sequence[object], named: Mapping[str, object]) -> str:
