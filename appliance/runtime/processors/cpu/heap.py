@@ -2,6 +2,7 @@
 
 import ctypes
 import threading
+from collections import deque
 from collections.abc import Callable
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
@@ -34,8 +35,8 @@ def free_bytes() -> int:
 
 
 class Trimmer:
-    """Trims when it was asked to, after a rest and in a quiet moment, if one comes soon; and when nothing has run for
-    a while and much is free: what a rush of requests has left.
+    """Trims when it was asked to, after a rest and in a quiet moment, if one comes soon; and when much is free that a
+    rush of requests has left: at once where nothing has run for a while, else when runs of a minute did not need it.
 
     Unloading a lot in a row is one trim.
     """
@@ -72,6 +73,7 @@ class Trimmer:
 
     def _work(self) -> None:
         trimmed = seen = self._runs()
+        free_bytes: deque[int] = deque(maxlen=max(1, round(self._patience_s / self._rest_s)))
         while True:
             is_wanted = self._wanted.wait(self._rest_s)
             if self._closed.is_set():
@@ -80,9 +82,15 @@ class Trimmer:
             if is_wanted:
                 self._wait_for_quiet()
                 self._wanted.clear()
-            elif seen == trimmed or seen != before or self._free() <= _FREE_BYTES_MAX:
+            elif seen == trimmed:
                 continue
+            else:
+                free_bytes.append(self._free())
+                is_left = len(free_bytes) == free_bytes.maxlen and min(free_bytes) > _KEPT_BYTES
+                if not is_left and (seen != before or free_bytes[-1] <= _FREE_BYTES_MAX):
+                    continue
             self._trim()
+            free_bytes.clear()
             trimmed = self._runs()
             if self._closed.wait(self._rest_s):
                 return

@@ -80,6 +80,20 @@ def test_heap_left_large_by_a_rush_is_trimmed_once() -> None:
     trimmer.close()
 
 
+def test_heap_left_large_by_a_rush_is_trimmed_while_others_run() -> None:
+    """Of a process that always has runs; what one of them needed at any look of the last minute stays."""
+    trims, runs, looks, used = Trims(), count(), count(), 6
+
+    def free() -> int:
+        return 1 << 30 if next(looks) % used else 1 << 20
+
+    trimmer = Trimmer(trims, runs=lambda: next(runs), free=free, rest_s=0.02, patience_s=used * 0.02)
+    assert not trims.comes(0.5)
+    used = 1 << 60
+    assert trims.comes(LONG_S)
+    trimmer.close()
+
+
 def test_free_bytes_are_those_of_the_heap() -> None:
     """What many small objects leave is free until it is trimmed."""
     skip_if(lacks_glibc())
