@@ -64,6 +64,8 @@ class ForkServer:
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: socket.socket | None = None
         self._turn = threading.Lock()
+        self.is_closed = False
+        """Whether it was closed since the last `start`."""
 
     @property
     def pid(self) -> int:
@@ -95,6 +97,7 @@ class ForkServer:
                 start_new_session=True,
             )
         self._connection = ours
+        self.is_closed = False
 
     def fork(self, order: Mapping[str, Any], descriptors: Sequence[int]) -> Forked:
         """Begin a child with these open files. Blocks; any thread.
@@ -110,16 +113,17 @@ class ForkServer:
             try:
                 socket.send_fds(self._connection, [json.dumps(order).encode()], list(descriptors))
                 data, got, _, _ = socket.recv_fds(self._connection, 64, 1)
-            except TimeoutError:  # its answer, if there ever is one, would be taken for that of the next order
+                if not got:
+                    raise ConnectionResetError("the fork server has ended")
+            except (TimeoutError, ConnectionError):  # a late answer would be taken for that of the next order
                 self._process.kill()
                 self._process.wait()
                 raise
-            if not got:
-                raise ConnectionResetError("the fork server has ended")
             return Forked(int(data), got[0])
 
     def close(self) -> None:
         """End it, and with it all its children."""
+        self.is_closed = True
         if self._process is not None:
             self._process.kill()  # whoever waits for its answer is told, and lets go
             self._process.wait()
@@ -130,7 +134,18 @@ class ForkServer:
 
 
 async def begin_child(server: ForkServer, order: Mapping[str, Any]) -> Child:
-    """Fork a child that calls `with_streams`. Raises: OSError as `ForkServer.fork`."""
+    """Fork a child that calls `with_streams`; of a second fork server where the first one has just ended. Raises:
+    OSError as `ForkServer.fork`.
+    """
+    try:
+        return await _begun(server, order)
+    except ConnectionError:
+        if server.is_closed:
+            raise
+        return await _begun(server, order)
+
+
+async def _begun(server: ForkServer, order: Mapping[str, Any]) -> Child:
     server.start()
     pairs = [socket.socketpair() for _ in range(3)]
     ours, theirs = [one for one, _ in pairs], [one for _, one in pairs]

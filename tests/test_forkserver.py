@@ -99,6 +99,18 @@ async def test_killed_fork_server_ends_its_children_and_is_replaced(server: Fork
     assert said[0]["server"] != said[1]["server"] == server.pid
 
 
+async def test_child_of_a_fork_server_killed_before_it_begins_is_forked_of_another_one(server: ForkServer) -> None:
+    """The order that found it dead is given to the next one."""
+    server.start()
+    dead = server.pid
+    os.kill(dead, signal.SIGSTOP)
+    beginning = asyncio.create_task(ended(server, "0", said := []))
+    await turn()
+    os.kill(dead, signal.SIGKILL)
+    assert (await beginning).status == 0
+    assert said[0]["server"] == server.pid != dead
+
+
 async def test_closed_fork_server_fails_a_child_about_to_begin(server: ForkServer) -> None:
     beginning = asyncio.create_task(ended(server, "0", []))
     await until(lambda: bool(server.pid))
