@@ -35,7 +35,15 @@ from appliance.modelstore.importing.tools import ImportOptions, Tools
 from appliance.modelstore.importing.upkeep import Asked, Upkeep, nobody
 from appliance.modelstore.orders import ReviewOrder, Size
 from appliance.modelstore.ports import Measure
-from appliance.modelstore.store.disk import copy_hashed, full_disk_is_typed, keep_only, remove, sync_file, sync_folder
+from appliance.modelstore.store.disk import (
+    copy_hashed,
+    failed_disk_is_typed,
+    full_disk_is_typed,
+    keep_only,
+    remove,
+    sync_file,
+    sync_folder,
+)
 from appliance.modelstore.store.store import Store
 
 __all__ = ["ImportOptions", "Importer"]
@@ -215,7 +223,8 @@ class Importer:
         try:
             turn = self._turns[id] = self._slots.turn_of(request.tenant, is_small=await _is_small(source))
             async with self._slots.held(turn):
-                message, error = await self._run(request, source, progress, turn)
+                with failed_disk_is_typed():
+                    message, error = await self._run(request, source, progress, turn)
             await progress.settle()
             await asyncio.to_thread(remove, source.parent)
             progress.announce(

@@ -1,6 +1,7 @@
 """Imports with the real stages: servable early, fair, cancelled, resumed, and never half done."""
 
 import asyncio
+import errno
 import io
 import shutil
 import tarfile
@@ -280,6 +281,16 @@ async def test_unexpected_error_fails_import_job_and_not_importer(box: Parts, tm
         job = await failed(box, asked(net(tmp_path), name))
         assert job.error == "the box made a mistake (ZeroDivisionError); its log says which"
     assert box.files("scratch") == set()
+
+
+@pytest.mark.nightly("another whole import")
+async def test_import_on_a_disk_that_cannot_be_written_fails_with_what_to_see_to(box: Parts, tmp_path: Path) -> None:
+    async def unwritable(processor: str) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", "prepared")
+
+    box.measure.before_prepare = unwritable
+    job = await failed(box, asked(net(tmp_path)))
+    assert "state folder cannot be used" in job.error
 
 
 async def test_import_job_without_uploaded_file_fails_after_restart(tmp_path: Path) -> None:
