@@ -128,7 +128,8 @@ class _Reader:
             with suppress(OSError):  # what did not fit on the disk is written once more, in vain
                 stream.close()
         for path in self._made:
-            path.unlink(missing_ok=True)
+            with suppress(OSError):  # gone, or the disk cannot be written; the next start removes what is left
+                path.unlink()
 
     # -- the parser's callbacks ----------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import pytest
 from starlette.requests import Request
 
 from appliance.api.http.forms import PARTS_MAX, Form, received_form
-from appliance.domain.errors import BadInput, TooLarge
+from appliance.domain.errors import BadInput, StorageFailed, TooLarge
 
 pytestmark = pytest.mark.anyio
 
@@ -119,3 +119,11 @@ async def test_truncated_form_is_refused(tmp_path: Path) -> None:
 def test_form_begins_without_fields_of_another_form() -> None:
     Form().fields["a"] = "b"
     assert Form().fields == {}
+
+
+async def test_form_file_without_a_usable_folder_is_refused_as_a_failed_disk(tmp_path: Path) -> None:
+    """What was not made cannot be removed either, and is no error of its own."""
+    folder = tmp_path / "no-folder"
+    folder.touch()
+    with pytest.raises(StorageFailed):
+        await read(part("file", b"1234", "m.onnx") + b"--xyz--\r\n", folder)
