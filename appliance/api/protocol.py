@@ -8,7 +8,7 @@ the computing.
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from appliance.api.auth.callers import CONNECTION, Shown
 from appliance.api.gateway import Gateway
 from appliance.api.http.bounded_protocol import BODY_WATER_BYTES, Refused
 from appliance.api.http.direct_body import DirectBodyProtocol, Receiver
-from appliance.api.http.exchange import EXCHANGE, AlignedBody, HttpExchange
+from appliance.api.http.exchange import EXCHANGE, SIZE, AlignedBody, HttpExchange, number
 from appliance.api.http.known_head import KnownHead, head_of
 from appliance.api.http.proxies import Headers, Origins
 from appliance.api.http.upgrades import FRAMING
@@ -305,7 +305,7 @@ class BoxProtocol(DirectBodyProtocol):
             self._run_task(cycle, app)
 
     def _run_task(self, cycle: RequestResponseCycle, app: "ASGI3Application") -> None:
-        answering = _Answering(app, cycle, self.ends_with)
+        answering = _Answering(app, cycle, self)
         if not _only_computes(cycle.scope):
             super()._start_asgi_task(cycle, answering)
             return
@@ -385,31 +385,48 @@ async def _answer_empty(headers: Headers, scope: Any, receive: Any, send: Any) -
 class _Answering:
     """An application that answers one request: its answer says whether it is the last one. Its task may be cancelled
     once the caller has left: then there is nothing to answer.
+
+    Of a caller that leaves in the midst of a body, what has come of it is received before the news of that.
     """
 
     def __init__(
         self,
         app: "ASGI3Application",
         cycle: RequestResponseCycle,
-        ends_with: Callable[[RequestResponseCycle], bool],
+        protocol: BoxProtocol,
     ) -> None:
         self._app = app
         self._cycle = cycle
-        self._ends_with = ends_with
+        self._protocol = protocol
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         cycle = self._cycle
 
         async def sent(message: Any) -> None:
             if message["type"] == "http.response.start":
-                cycle.keep_alive = not self._ends_with(cycle)
-            await send(message)
+                cycle.keep_alive = not self._protocol.ends_with(cycle)
+            with self._protocol.waiting(_bytes_of(message)):
+                await send(message)
+
+        async def received() -> Any:
+            message = await receive()
+            if message["type"] == "http.request" or not cycle.body:
+                return message
+            body, cycle.body = bytes(cycle.body), bytearray()
+            return {"type": "http.request", "body": body, "more_body": True}
 
         try:
-            await self._app(scope, receive, sent)
+            await self._app(scope, received, sent)
         except asyncio.CancelledError:
             if not cycle.disconnected:
                 raise
+
+
+def _bytes_of(message: Any) -> int:
+    """Return how much of an answer the application keeps while a message of it cannot be written."""
+    if message["type"] == "http.response.start":
+        return number(dict(message.get("headers", ())).get(SIZE)) or 0
+    return len(message.get("body", b""))
 
 
 def _only_computes(scope: Any) -> bool:

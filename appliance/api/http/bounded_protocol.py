@@ -5,7 +5,8 @@ Uvicorn reads heads without end, and waits without end for what does not come.
 """
 
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import httptools
@@ -100,6 +101,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self.received_bytes = 0
         self._requests = 0
         self._drains = 0
+        self._waiting_bytes = 0
+        """Of an answer that is made and cannot be written before the caller has read more of those before it."""
         self._ended = False
         """Whether the last answer is written, and what else comes is dropped."""
         self._water_bytes = STRANGER_WATER_BYTES
@@ -202,7 +205,20 @@ class BoundedProtocol(HttpToolsProtocol):
     @property
     def unread_bytes(self) -> int:
         """Of answers, that wait for the caller."""
-        return int(self.transport.get_write_buffer_size())
+        return int(self.transport.get_write_buffer_size()) + self._waiting_bytes
+
+    @contextmanager
+    def waiting(self, count: int) -> Iterator[None]:
+        """Count so many bytes of an answer while they wait to be written."""
+        if not self.flow.write_paused:
+            yield
+            return
+        self._waiting_bytes += count
+        self.congested()
+        try:
+            yield
+        finally:
+            self._waiting_bytes -= count
 
     def congested(self) -> None:
         """More waits for the caller than before."""

@@ -214,3 +214,47 @@ async def test_connection_that_does_not_read_is_closed_when_too_much_is_unread()
     waits.unread_bytes = 101
     reads.pause_writing()
     assert (at.is_closed, waits.is_closed, len(unread)) == (False, True, 2)
+
+
+@story
+async def test_answer_that_waits_for_the_one_before_it_is_counted_as_unread() -> None:
+    """The caller has not read the first answer: the second is made, and cannot be written."""
+
+    async def answers(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"50")]})
+        await send({"type": "http.response.body", "body": bytes(50)})
+
+    unread = Unread(100)
+    (slow, transport), (new, _) = connect(answers, unread), connect(Seen(), unread)
+    slow.data_received(head(0, path="/v1/models"))
+    await settle()
+    transport.unread_bytes = 60
+    slow.pause_writing()
+    slow.data_received(head(0, path="/v1/models"))
+    await settle()
+    assert unread.bytes == 60 + 50
+    new.pause_writing()
+    assert transport.is_closed
+    await settle()
+    assert slow.unread_bytes == 60
+
+
+@story
+async def test_bytes_of_a_body_that_breaks_off_are_received_before_the_disconnect() -> None:
+    """However few they are: an upload goes on behind them."""
+    seen = list[Any]()
+
+    async def takes(scope: Any, receive: Any, send: Any) -> None:
+        while not seen or seen[-1]["type"] != "http.disconnect":
+            seen.append(await receive())
+
+    protocol, _ = connect(takes)
+    protocol.data_received(head(100, path="/v1/uploads/u") + bytes(30))
+    await settle()
+    protocol.data_received(bytes(20))
+    protocol.connection_lost(None)
+    await settle()
+    *pieces, end = seen
+    assert b"".join(piece["body"] for piece in pieces) == bytes(50)
+    assert all(piece["more_body"] for piece in pieces)
+    assert end == {"type": "http.disconnect"}
