@@ -65,8 +65,8 @@ class HttpSettings(Section):
     uploads_per_tenant_max: int = Field(64, ge=1)
     """Uploads by `/v1/uploads` that one tenant may have under way. All tenants together may have ten times as many."""
     inflight_bytes_max: int = Field(256 * MIB, ge=1024)
-    """Bytes of the bodies of all requests under way, and of what is made of them (arrays, texts). One tenant takes at
-    most seven times what is free.
+    """Bytes of the bodies of all requests under way, and of what is made of them (arrays, texts, outputs that wait to
+    be written). One tenant takes at most seven times what is free.
     """
     results_bytes_max: int = Field(64 * MIB, ge=1024)
     """Bytes of the results that wait to be fetched (`wait=false`), each for a minute. One tenant takes at most seven

@@ -120,6 +120,14 @@ class HeldBody:
             raise TooLarge(what="the body with what the box makes of it", limit_bytes=self._portions.of_one_max)
         self.grow(self._bytes + count)
 
+    def take_outputs(self, count: int) -> None:
+        """So many bytes of outputs wait to be written; only what exceeds the bytes counted so far is added.
+
+        Outputs that never fit count as all that one tenant may hold. Raises: Busy when they do not fit beside what
+        others hold.
+        """
+        self.grow(min(count, self._portions.of_one_max))
+
     def shrink(self, count: int) -> None:
         """No more than so many bytes are kept now."""
         less = self._bytes - count

@@ -170,7 +170,7 @@ async def predict_route(
         if not wait and held is not None:
             held = holds.enter_context(held.hand_over())
         if held is not None:
-            call = replace(call, hold=held.add)
+            call = replace(call, hold=held.add, hold_outputs=held.take_outputs)
         if wait:
             answer = await box.predictor.predict(found, media, call)
             return Response(answer, media_type=answer_type(answer))

@@ -175,7 +175,9 @@ async def encoded(
 
     if is_slow_to_write(call, result.outputs) or (call.classes and is_slow_to_classify(result.outputs, call.classes)):
         await in_task()
-        text, json_bytes = await box.media.run(application.id, tenant, None, write)
+        with box.in_flight.body(tenant) as held:
+            held.take_outputs(sum(array.nbytes for array in result.outputs.values()))
+            text, json_bytes = await box.media.run(application.id, tenant, None, write)
     else:
         text, json_bytes = write()
     timing = (b"server-timing", _timing(result) + (b", emulated" if box.is_emulated else b""))

@@ -86,6 +86,8 @@ class Call:
     """Called with the bytes that are made of the media, before they are made where the task can tell. Raises: TooLarge,
     Busy. None: whoever made the call has counted them.
     """
+    hold_outputs: Callable[[int], None] | None = None
+    """Called with the bytes of the outputs, before they wait to be written. Raises: Busy. None: as of `hold`."""
 
 
 @dataclass(slots=True)
@@ -324,6 +326,8 @@ class Predictor:
             raise
         run.warnings = decoded.warnings
         outputs, state = await self._steps(run, decoded, state)
+        if run.call.hold_outputs is not None:
+            run.call.hold_outputs(sum(array.nbytes for step in outputs for array in step.values()))
 
         kind = pictures.wanted(media.accept) if media.accept and run.spec.kind is TaskKind.TENSOR else None
 
