@@ -104,7 +104,8 @@ async def test_child_of_a_fork_server_killed_before_it_begins_is_forked_of_anoth
     server.start()
     dead = server.pid
     os.kill(dead, signal.SIGSTOP)
-    beginning = asyncio.create_task(ended(server, "0", said := []))
+    said: list[dict[str, Any]] = []
+    beginning = asyncio.create_task(ended(server, "0", said))
     await turn()
     os.kill(dead, signal.SIGKILL)
     assert (await beginning).status == 0

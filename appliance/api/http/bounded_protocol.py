@@ -4,9 +4,11 @@ what they are doing, how large heads are, how much of a body gathers. Who does n
 Uvicorn reads heads without end, and waits without end for what does not come.
 """
 
+import asyncio
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import httptools
@@ -54,6 +56,23 @@ class Refused(Exception):
         self.detail = detail
 
 
+TLS_SLICE_BYTES = 256 * 1024
+"""Bytes of an answer that TLS gets at once.
+
+uvloop counts what waits in front of TLS, and not what waits behind it. Once a slice waits behind it, all further ones
+wait in front.
+"""
+
+
+def _write_in_slices(transport: asyncio.WriteTransport, content: bytes) -> None:
+    if len(content) <= TLS_SLICE_BYTES:
+        transport.write(content)
+        return
+    whole = memoryview(content)
+    for at in range(0, len(content), TLS_SLICE_BYTES):
+        transport.write(whole[at : at + TLS_SLICE_BYTES])
+
+
 class Line:
     """A connection as the answer to a request sees it: how uvicorn writes it, and what it does after the last one."""
 
@@ -61,7 +80,9 @@ class Line:
 
     def __init__(self, protocol: "BoundedProtocol") -> None:
         self._protocol = protocol
-        self.write = protocol.transport.write
+        transport = protocol.transport
+        is_tls = transport.get_extra_info("sslcontext") is not None
+        self.write = partial(_write_in_slices, transport) if is_tls else transport.write
 
     def close(self) -> None:
         self._protocol.end()

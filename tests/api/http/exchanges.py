@@ -74,10 +74,19 @@ def connect(
     app: Callable[[Any, Any, Any], Any], unread: Unread | None = None, turns: Turns | None = None
 ) -> tuple[BoxProtocol, HandTransport]:
     """A protocol with an application and a transport, as after the connection was made."""
+    protocol, transport = connect_to(app, unread, turns), HandTransport()
+    protocol.connection_made(transport)
+    return protocol, transport
+
+
+def connect_to(
+    app: Callable[[Any, Any, Any], Any], unread: Unread | None = None, turns: Turns | None = None
+) -> BoxProtocol:
+    """A protocol with an application, before the connection is made."""
     config = uvicorn.Config(app, interface="asgi3", lifespan="off", log_config=None, proxy_headers=False)
     connections = Connections[Counted](10, 1)
     pace = Pace(head_s=10, keep_alive_s=30, body_s=10, body_bytes_per_s_min=1000)
-    protocol = BoxProtocol(
+    return BoxProtocol(
         config,
         ServerState(),
         {},
@@ -89,9 +98,6 @@ def connect(
         proxies=Proxies(),
         origins=Origins(),
     )
-    transport = HandTransport()
-    protocol.connection_made(transport)
-    return protocol, transport
 
 
 def head(size: int, *more: str, path: str = PATH) -> bytes:
