@@ -476,7 +476,8 @@ async def test_builds_are_prepared_anew_in_background_after_library_update(tmp_p
         before = (await box.variants())[0]
     async with parts(state, processor=replace(CPU, fingerprint="library 2")) as box:
         await until(lambda: bool(box.measure.profiled))
-        assert (await box.builds.open_build(build_id(before.content_sha256, "cpu"))).optimised
+        while not (await box.builds.open_build(build_id(before.content_sha256, "cpu"))).optimised:
+            await box.clock.sleep_until_ns(box.clock.now_ns() + 10_000_000)
         assert len(await box.store.jobs.page()) == 1
 
 
