@@ -55,6 +55,10 @@ export function moment(at: string | number | Date): string {
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${clock(date)}`
 }
 
+export function capital(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1)
+}
+
 /** What somebody typed, without what turns the words after it round. */
 export function plain(text: string): string {
   return text.replace(/[\u202a-\u202e\u2066-\u2069]/g, '\ufffd')

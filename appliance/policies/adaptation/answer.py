@@ -72,4 +72,4 @@ def _bound(problem: AdaptationInput, mapped: Sequence[Mapped]) -> str:
         for client in m.clients
     )
     bounds = [f"{bound} for {counts[bound]}" for bound in Binding if counts[bound]]
-    return f"; more accuracy is held back by {', '.join(bounds)}" if bounds else ""
+    return f"; better networks are held back by {', '.join(bounds)}" if bounds else ""

@@ -33,7 +33,7 @@ def plan_of(live: PlannedPipeline, made: Asked, served: Served, picture: Picture
     has_fewer = plan.feasible and served.fps < fps * (1.0 - 1e-6)
     has_smaller = plan.feasible and fps > 0.0 and bool(made.too_large)
     if served.first:
-        notes.append("more accurate variants are too slow for the SLO")
+        notes.append("better variants are too slow for the SLO")
     if (has_fewer or not plan.feasible) and (untimed := made.untimed()):
         notes.append(untimed)
     if has_smaller:

@@ -460,6 +460,7 @@ class Predictor:
             "variant": variant,
             "accuracy": accuracy.share if accuracy else None,
             "accuracy_metric": f"{accuracy.metric} against {accuracy.against}" if accuracy else None,
+            "accuracy_meaning": run.entry.model.meaning_of(answered) if answered and accuracy else None,
             "evidence": None if answered is None else answered.evidence.value,
             "warnings": [*([answered.doubt] if answered is not None and answered.doubt else []), *run.warnings],
             "warm": run.results[0].warm if run.results else True,

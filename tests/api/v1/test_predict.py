@@ -26,6 +26,7 @@ async def test_predict_recognises_real_pictures(stand: Stand, digits: toys.Digit
     assert (first["warm"], first["timings_ms"]["load"] > 0) == (False, True)
     assert (answer["application"], answer["model"], answer["variant"]) == ("digits", "digits", "fp32")
     assert 0.5 < answer["accuracy"] <= 1
+    assert answer["accuracy_meaning"] == "agreement with fp32", "nobody has sent labels"
     assert answer["warm"] is True
     timings = answer["timings_ms"]
     assert set(timings) == {"decode", "queue", "load", "wake", "compute", "encode", "total"}
