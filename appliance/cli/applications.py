@@ -54,7 +54,7 @@ def list_applications(box: Connection) -> None:
         "first choice",
     )
     screen.show_table(
-        columns, rows, box.nothing("There is no application yet; importing a model makes one of the same name.")
+        columns, rows, lambda: box.nothing("application", "importing a model makes one of the same name.")
     )
 
 

@@ -43,7 +43,7 @@ def list_models(box: Connection) -> None:
     screen.show_table(
         columns,
         rows,
-        box.nothing("There is no model yet; bring one with: appliance import FILE --name NAME --task TASK"),
+        lambda: box.nothing("model", "bring one with: appliance import FILE --name NAME --task TASK"),
     )
 
 

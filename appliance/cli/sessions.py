@@ -30,8 +30,8 @@ def list_sessions(box: Connection) -> None:
         screen.show_json(sessions)
         return
     columns = ("session", "name", "of", "state", "promise", "kept>", "sent>", "in time>", "variant", "why")
-    empty = "No device has a session with this tenant; be one with: appliance stream SOURCE --application A --slo-ms N"
-    screen.show_table(columns, [list_row(one) for one in sessions], box.nothing(empty))
+    hint = "be a device with: appliance stream SOURCE --application A --slo-ms N"
+    screen.show_table(columns, [list_row(one) for one in sessions], lambda: box.nothing("session", hint))
 
 
 @app.command("show")

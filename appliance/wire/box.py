@@ -49,10 +49,14 @@ class SystemShape(Shape):
     """Fingerprint of the authority that the box has made itself, which stays when its certificate is renewed: by this a
     device knows the box again. Null: others have signed its certificate, or it serves without TLS.
     """
+    tenant: str = Field("", examples=["harbour"])
+    """Who was asked as: `models` and `applications` are those that this tenant sees."""
     models: int
-    """Visible with this key."""
     applications: int
-    """Visible with this key."""
+    models_of_all: int | None = Field(None, examples=[5])
+    """Of all tenants; null with a tenant's key."""
+    applications_of_all: int | None = Field(None, examples=[7])
+    """Of all tenants; null with a tenant's key."""
     engine: dict[str, Any]
     """Requests that wait and run."""
 

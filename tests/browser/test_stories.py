@@ -257,6 +257,8 @@ def test_device_key_is_shown_once_with_qr_code_and_can_be_revoked(tab: Tab, box:
         with box.server.client(told["key"]) as device:
             assert device.predict(MODEL, box.picture).variant
         page.get_by_role("button", name="I have it").click()
+        page.goto(f"{box.server.url}/tenants/default?tenant=harbour")
+        page.get_by_role("combobox", name="Application").locator("option", has_text=MODEL).wait_for(state="attached")
         assert told["key"] not in page.content()
         page.get_by_role("button", name=f"Revoke {label}").click()
         dialog = page.get_by_role("dialog")
