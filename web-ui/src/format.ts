@@ -59,6 +59,26 @@ export function capital(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1)
 }
 
+/** Of a reason, without the figures behind it. */
+export function sentence(reason: string): string {
+  return reason.split('. ', 1)[0] ?? ''
+}
+
+export interface Group<T> { first: T; last: T; times: number }
+
+/** Rows that follow one another and say the same, as one. */
+export function grouped<T>(rows: T[], says: (row: T) => string): Group<T>[] {
+  const found: Group<T>[] = []
+  for (const row of rows) {
+    const before = found.at(-1)
+    if (before && says(before.last) === says(row)) {
+      before.last = row
+      before.times++
+    } else found.push({ first: row, last: row, times: 1 })
+  }
+  return found
+}
+
 /** What somebody typed, without what turns the words after it round. */
 export function plain(text: string): string {
   return text.replace(/[\u202a-\u202e\u2066-\u2069]/g, '\ufffd')

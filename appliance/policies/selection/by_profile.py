@@ -34,7 +34,7 @@ class ByProfile:
             quick = [c for c in first if c.p50_ms is not None]
         chosen = [c.name for c in _fastest_first(quick)]
         order = (*chosen, *(name for name in plan.order if name not in chosen))
-        return SelectionPlan(order, f"{_reason(by_name[order[0]], by_name[plan.order[0]], problem)}; {plan.reason}")
+        return SelectionPlan(order, f"{_reason(by_name[order[0]], by_name[plan.order[0]], problem)}. {plan.reason}")
 
 
 def _good_enough(candidates: Sequence[Candidate], loss_max: float) -> list[Candidate]:

@@ -21,7 +21,7 @@ async def test_application_is_created_changed_shown_and_deleted(stand: Stand) ->
         "unverified": "never",
         "verify": "on",
         "choice": "fp32 has the highest agreement with fp32, and no other is faster at a loss of at most 0.5 points at "
-        "95 %; 1 of 1 have an agreement with fp32 of at least 20, 1 keep 100 ms",
+        "95 %. 1 of 1 have an agreement with fp32 of at least 20, 1 keep 100 ms",
         "accuracy_meaning": "agreement with fp32",
         "available": True,
         "variants": ["fp32"],

@@ -69,10 +69,10 @@ def test_variant_faster_only_within_the_noise_does_not_come_first(p50_ms: float,
 
 def test_selection_reason_has_the_figures() -> None:
     assert plan(*RESNET).reason == (
-        "int8 takes 25 ms, fp32 58; it loses at most 0.04 points at 95 %; 2 of 2 have an accuracy of at least 0"
+        "int8 takes 25 ms, fp32 58; it loses at most 0.04 points at 95 %. 2 of 2 have an accuracy of at least 0"
     )
     assert plan(*SHUFFLENET).reason == (
-        "fp32 has the highest accuracy, and no other is faster at a loss of at most 0.5 points at 95 %; 2 of 2 have an "
+        "fp32 has the highest accuracy, and no other is faster at a loss of at most 0.5 points at 95 %. 2 of 2 have an "
         "accuracy of at least 0"
     )
     assert plan(*RESNET, prefer=Prefer.ACCURACY).reason == "2 of 2 have an accuracy of at least 0"
