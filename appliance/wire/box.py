@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from appliance.domain.events import Severity
 from appliance.wire.shape import Shape
 
 
@@ -169,6 +170,8 @@ class EventShape(Shape):
     id: int
     at: str
     event: str = Field(examples=["variant loaded"])
+    severity: Severity = Severity.INFO
+    """`info`, `warning` or `error`: whether it asks for somebody's attention."""
     tenant: str | None
     facts: dict[str, Any]
 

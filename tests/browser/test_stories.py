@@ -100,6 +100,26 @@ def test_overview_shows_health_checks_and_latest_events(tab: Tab, shape: str) ->
         page.get_by_text("variant loaded").first.wait_for()
 
 
+def test_overview_shows_equal_events_once_with_their_number_and_severity(tab: Tab, box: Box) -> None:
+    """Sixteen failures of one variant, and news of another, which asks for nothing."""
+
+    def event(id: int, name: str, severity: str) -> str:
+        facts = {"application": "default/door", "reason": f"attempt {id}"}
+        told = {"id": id, "at": f"2026-05-01T13:01:{id:02}+00:00", "event": name, "severity": severity}
+        return f"id: {id}\nevent: {name}\ndata: {json.dumps(told | {'tenant': None, 'facts': facts})}\n\n"
+
+    bodies = ["".join(event(id, "variant load failed", "error") for id in range(1, 17)) + event(17, "news", "info")]
+    with tab(key=None, zone="UTC") as page:
+        page.route(
+            "**/v1/events*",
+            lambda route: route.fulfill(content_type="text/event-stream", body=bodies.pop() if bodies else ": \n\n"),
+        )
+        sign_in(page, box.server.admin_key)
+        rows = page.locator("ul.log li")
+        rows.get_by_text("16 times since 13:01:01 · reason attempt 16").wait_for()
+        assert (rows.count(), rows.locator(".badge").all_inner_texts()) == (2, ["act"])
+
+
 def test_browser_import_resumes_after_broken_upload_and_reload(tab: Tab, box: Box, tmp_path: Path) -> None:
     """In pieces; the connection breaks, the page is loaded anew, the same file is chosen, and the upload goes on."""
     name = "numerals"

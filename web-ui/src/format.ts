@@ -59,6 +59,12 @@ export function capital(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1)
 }
 
+/** How far an import is, or why it waits. */
+export function imported(job: { state: string; stage: string; percent: number; message: string; error: string }): string {
+  const how = job.state === 'running' && job.stage ? `${job.stage}, ${job.percent.toFixed(0)} %` : ''
+  return [how, job.error || job.message].filter(Boolean).join(': ')
+}
+
 /** Of a reason, without the figures behind it. */
 export function sentence(reason: string): string {
   return reason.split('. ', 1)[0] ?? ''

@@ -24,6 +24,7 @@ export const t = {
   tableOf: (what: string) => `${what}: as a table`,
   whatItMeans: 'What this means',
   figures: 'Figures',
+  severities: { warning: 'look', error: 'act' } as Record<string, string>,
   times: (n: number, since: string) => `${n} times since ${since}`,
   tenant: 'Tenant',
   theme: 'Theme',
