@@ -241,6 +241,13 @@ class HoldingShape(Shape):
     """The most that they take; null = no limit."""
 
 
+class BesideShape(Shape):
+    """What processes of one sort take beside builds."""
+
+    of: str = Field(examples=["guards"])
+    bytes: int
+
+
 class MemoryShape(Shape):
     """The memory domain and what is in it."""
 
@@ -250,6 +257,8 @@ class MemoryShape(Shape):
     """What guards, what these are forked of, and processes that plan take by themselves; it is in `used_bytes`, and
     models may take the budget less it.
     """
+    beside: list[BesideShape] = Field([])
+    """`overhead_bytes` by sort of process, the largest first: with all builds it adds up to `used_bytes`."""
     asleep_bytes: int = 0
     """What sleeping builds keep; it is in `used_bytes`."""
     loads: int

@@ -120,6 +120,30 @@ def test_overview_shows_equal_events_once_with_their_number_and_severity(tab: Ta
         assert (rows.count(), rows.locator(".badge").all_inner_texts()) == (2, ["act"])
 
 
+def test_overview_and_memory_page_show_one_account_of_memory(tab: Tab, box: Box) -> None:
+    """Guards beside the models have a name and a part on both; a variant that is in memory is never called absent."""
+
+    def with_guards(route: Any) -> None:
+        shown = route.fetch().json()
+        shown |= {"used_bytes": shown["used_bytes"] + 90_000_000, "overhead_bytes": 90_000_000}
+        shown["beside"] = [{"of": "guards", "bytes": 90_000_000}]
+        for one in shown["residency"]["applications"]:
+            one["resident"] = None
+        route.fulfill(json=shown)
+
+    with tab(key=None) as page:
+        page.route("**/v1/memory", with_guards)
+        sign_in(page, box.server.admin_key)
+        parts = []
+        for path in ("/", "/memory"):
+            page.goto(box.server.url + path)
+            page.get_by_text("guards 90.0 MB").first.wait_for()
+            parts.append(page.locator("ul.key").first.inner_text().splitlines())
+        assert [part.split()[-2:] for part in parts[0]] == [part.split()[-2:] for part in parts[1]]
+        row = page.get_by_role("row", name=f"{MODEL} closed").or_(page.get_by_role("row", name=f"{MODEL} open"))
+        assert "fp32" in row.first.inner_text()
+
+
 def test_browser_import_resumes_after_broken_upload_and_reload(tab: Tab, box: Box, tmp_path: Path) -> None:
     """In pieces; the connection breaks, the page is loaded anew, the same file is chosen, and the upload goes on."""
     name = "numerals"

@@ -647,6 +647,9 @@ export const t = {
     answer: 'What was decided',
     free: 'free',
     others: 'others',
+    otherModels: 'other models',
+    unseen: 'models of other tenants',
+    nobodys: 'models of no application',
   },
 
   tenants: {
