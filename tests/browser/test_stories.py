@@ -137,7 +137,7 @@ def test_overview_and_memory_page_show_one_account_of_memory(tab: Tab, box: Box)
         parts = []
         for path in ("/", "/memory"):
             page.goto(box.server.url + path)
-            page.get_by_text("guards 90.0 MB").first.wait_for()
+            page.get_by_text("guards 90 MB").first.wait_for()
             parts.append(page.locator("ul.key").first.inner_text().splitlines())
         assert [part.split()[-2:] for part in parts[0]] == [part.split()[-2:] for part in parts[1]]
         row = page.get_by_role("row", name=f"{MODEL} closed").or_(page.get_by_role("row", name=f"{MODEL} open"))
