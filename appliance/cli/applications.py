@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from appliance.wire.catalogue import ApplicationShape
 
 app = typer.Typer(
-    no_args_is_help=True, help="Applications: uses of models, with a promised latency and a least accuracy."
+    no_args_is_help=True, help="Applications: uses of models, with a promised latency and a least quality."
 )
 
 
@@ -35,7 +35,7 @@ def list_applications(box: Connection) -> None:
             a.model,
             a.task or "",
             "–" if a.latency_slo_ms is None else f"{a.latency_slo_ms:g} ms",
-            f"{a.accuracy_min:g}",
+            f"{a.accuracy_min:g} ({a.accuracy_meaning})" if a.accuracy_min else "–",
             f"{a.weight:g}",
             "yes" if a.available else "no",
             a.variants[0] if a.variants else "–",
@@ -48,13 +48,13 @@ def list_applications(box: Connection) -> None:
         "model",
         "task",
         "SLO>",
-        "accuracy min>",
+        "least",
         "weight>",
         "available",
         "first choice",
     )
     screen.show_table(
-        columns, rows, box.nothing("There is no application yet; importing a model makes one of the same name.")
+        columns, rows, lambda: box.nothing("application", "importing a model makes one of the same name.")
     )
 
 
@@ -72,7 +72,7 @@ def show_application(box: Connection, name: str) -> None:
         return
     print(f"{application.tenant}/{application.name}   {application.model}   {application.task or ''}")
     print(f"  SLO           {_slo(application)}")
-    print(f"  accuracy      {application.accuracy_min:g} at least")
+    print(f"  at least      {application.accuracy_min:g} ({application.accuracy_meaning})")
     print(f"  weight        {application.weight:g}")
     if application.late is Late.RUN:
         print("  late          answered whenever it is done")

@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 
 import typer
 
+from appliance.terminal.screen import count
+
 if TYPE_CHECKING:
     from appliance.client import Client
 
@@ -39,9 +41,20 @@ class Connection:
     fingerprint: str | None = None
     """Of the authority behind the certificate, where there is no file of it."""
 
-    def nothing(self, sentence: str) -> str:
-        """What is said where a list is empty: an admin acts in a tenant of its own, which most boxes leave empty."""
-        return sentence if self.tenant else f"{sentence}\nWith an admin key --tenant NAME shows another tenant's."
+    def nothing(self, noun: str, hint: str) -> str:
+        """Return what is said where a list is empty: which tenant has none, and to an admin how much the box has."""
+        from appliance.domain.errors import Forbidden
+
+        try:
+            with self.client() as client:
+                now = client.system()
+        except Forbidden:  # a device's key
+            return f"There is no {noun} that this key may use."
+        said = f"The tenant {now.tenant} has no {noun} yet; {hint}"
+        if not now.models_of_all:
+            return said
+        models = count(now.models_of_all, "model")
+        return f"{said}\nAll tenants together have {models}: --tenant NAME shows another tenant's."
 
     def client(self) -> "Client":
         """A client to be used in a `with` block. Nothing is sent yet; with a fingerprint the box is asked for its

@@ -12,7 +12,7 @@ NONE = "–"
 
 
 def row(decision: "DecisionShape") -> list[object]:
-    """Cells of the list: id, time, kind, what it is about, outcome, changes, reason."""
+    """Cells of the list: id, time, kind, what it is about, outcome, changes, and the sentence of its reason."""
     return [
         decision.id,
         moment(decision.at),
@@ -20,7 +20,7 @@ def row(decision: "DecisionShape") -> list[object]:
         decision.application or decision.answer.get("pipeline") or NONE,
         scalar(decision.answer.get("outcome")),
         "; ".join(changes(decision.answer)) or NONE,
-        decision.reason or NONE,
+        decision.reason.partition(". ")[0] or NONE,
     ]
 
 

@@ -18,13 +18,14 @@ app = typer.Typer(no_args_is_help=True, help="Decisions: what the box decided, w
 LIST_MAX = 20
 REASON_WIDTH = 120
 """Columns of a screen from which on the list shows reasons too."""
-ASIDE = ("elapsed_ms", "times", "folded")
-"""Keys of an answer that are none of the policy's: how long it took, and of how many decisions, with which problems."""
+ASIDE = ("elapsed_ms", "times", "folded", "reason")
+"""Keys of an answer that are not compared: how long it took, of how many decisions and with which problems; and the
+reason, whose words are those of the version that decided.
+"""
 BOXS_OWN: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("adaptation", "offload"), ("outcome", "session", "actions")),
     "pipeline": ("outcome", "pipeline", "because", "actions"),
     "neighbours": ("outcome", "actions"),
-    **dict.fromkeys(("admission", "drop"), ("reason",)),  # the sentence that the caller was told
 }
 """By kind: what the box has made of the policy's answer, and whom it asked for."""
 
@@ -125,10 +126,8 @@ def replay_decision(box: Connection, decision_id: DecisionId) -> None:
 
 
 def differences(recorded: dict[str, Any], answer: dict[str, Any]) -> list[str]:
-    """Keys of the recorded answer whose value is another now, but for timings, counts and what was left out for the
-    caller.
-    """
-    shown = {key: value for key, value in recorded.items() if key not in ASIDE and (key, value) != ("reason", "")}
+    """Keys of the recorded answer whose value is another now, but for `ASIDE`."""
+    shown = {key: value for key, value in recorded.items() if key not in ASIDE}
     return [key for key, value in shown.items() if key not in answer or answer[key] != value]
 
 

@@ -33,6 +33,7 @@ def events(
 
 
 def line_of(event: Any) -> str:
-    """Time, what happened, and the facts."""
+    """Time, what happened with its severity where that is more than news, and the facts."""
     facts = "  ".join(f"{name}={value}" for name, value in event.facts.items() if value not in (None, ""))
-    return f"{event.at[11:19]}  {event.event:<22} {facts}"
+    mark = "" if event.severity == "info" else f"{event.severity.upper()}: "
+    return f"{event.at[11:19]}  {mark + event.event:<22} {facts}"

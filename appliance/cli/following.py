@@ -18,7 +18,7 @@ def follow(client: "Client", job: "JobShape") -> "JobShape":
     """
     with progress(f"import {job.model}", of_bytes=False) as step:
         for now in client.follow_job(job.id):
-            step(now.percent, 100.0, now.stage)
+            step(now.percent, 100.0, now.message if now.message.startswith("waits ") else now.stage)
     end = client.job(job.id)
     if end.state != JobState.DONE:
         raise CommandFailed(

@@ -41,7 +41,7 @@ def list_jobs(
     screen.show_table(
         columns,
         rows,
-        box.nothing("There is no job yet; one begins with: appliance import FILE --name NAME --task TASK"),
+        lambda: box.nothing("job", "one begins with: appliance import FILE --name NAME --task TASK"),
     )
 
 

@@ -14,7 +14,8 @@ from appliance.wire.box import BuildShape, ExpectationShape, HoldingShape, Memor
 LETTERS = string.ascii_uppercase + string.ascii_lowercase
 MANY = "#"
 """Stands for every build beyond the letters."""
-FREE = "·"
+UNSEEN, BESIDE, FREE = "?", "+", "·"
+"""Models of other tenants, processes beside models, and what is free."""
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
 BAR_WIDTH_MAX = 100
 NONE = "–"
@@ -28,6 +29,7 @@ def picture(memory: MemoryShape, width: int) -> RenderableType:
     return Group(
         Text(_summary(memory)),
         bar(memory, builds, min(width, BAR_WIDTH_MAX)),
+        *(Text(line) for line in _key(memory)),
         Text(""),
         _table(
             ("", "application", "variant", "MB>", "state", "window", "expected>", "pins>", "idle>"),
@@ -42,17 +44,25 @@ def picture(memory: MemoryShape, width: int) -> RenderableType:
 
 
 def bar(memory: MemoryShape, builds: Sequence[BuildShape], width: int) -> Text:
-    """The budget from left to right: each build by its letter, then what is free.
+    """The budget from left to right: each build by its letter, builds that the key does not see, processes beside
+    models, then what is free.
 
-    Builds below half a cell have none.
+    What is below half a cell has none.
     """
-    whole = max(memory.budget_bytes, sum(build.bytes for build in builds), 1)
+    parts = [(letter(index), build.bytes, COLOURS[index % len(COLOURS)]) for index, build in enumerate(builds)]
+    parts += [(UNSEEN, unseen_bytes(memory), ""), (BESIDE, memory.overhead_bytes, "")]
+    whole = max(memory.budget_bytes, sum(taken for _, taken, _ in parts), 1)
     inside = width - 2
-    edges = [round(at / whole * inside) for at in accumulate((build.bytes for build in builds), initial=0)]
+    edges = [round(at / whole * inside) for at in accumulate((taken for _, taken, _ in parts), initial=0)]
     text = Text("[")
-    for index, (start, end) in enumerate(pairwise(edges)):
-        text.append(letter(index) * (end - start), style=COLOURS[index % len(COLOURS)])
+    for (mark, _, style), (start, end) in zip(parts, pairwise(edges), strict=True):
+        text.append(mark * (end - start), style=style)
     return text.append(FREE * (inside - edges[-1])).append("]")
+
+
+def unseen_bytes(memory: MemoryShape) -> int:
+    """What models take that this key does not see."""
+    return max(0, memory.used_bytes - memory.overhead_bytes - sum(build.bytes for build in memory.builds))
 
 
 def letter(index: int) -> str:
@@ -84,6 +94,14 @@ def _summary(memory: MemoryShape) -> str:
         f"{count(memory.loads, 'load')} ({memory.load_failures} failed), {count(memory.wakes, 'wake')}, "
         f"{count(memory.evictions, 'eviction')}, of them {count(memory.replacements, 'replacement')}"
     )
+
+
+def _key(memory: MemoryShape) -> Iterator[str]:
+    """Lines on what of the bar has no row of its own."""
+    if memory.beside:
+        yield f"{BESIDE} beside models: {', '.join(f'{one.of} {size(one.bytes)}' for one in memory.beside)}"
+    if unseen := unseen_bytes(memory):
+        yield f"{UNSEEN} models of other tenants: {size(unseen)}"
 
 
 def _rows(memory: MemoryShape, builds: Sequence[BuildShape]) -> Iterator[Sequence[object]]:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from appliance.cli.connection import Connection, connected
-from appliance.domain.accuracy import SAMPLES_MIN
+from appliance.domain.accuracy import ACCURACY, SAMPLES_MIN
 from appliance.domain.catalogue import Evidence
 from appliance.domain.states import VariantState
 from appliance.terminal import screen
@@ -43,14 +43,15 @@ def list_models(box: Connection) -> None:
     screen.show_table(
         columns,
         rows,
-        box.nothing("There is no model yet; bring one with: appliance import FILE --name NAME --task TASK"),
+        lambda: box.nothing("model", "bring one with: appliance import FILE --name NAME --task TASK"),
     )
 
 
 @app.command("show")
 @connected
 def show_model(box: Connection, name: str) -> None:
-    """Show a model's variants: size, accuracy, latency and memory as measured on this box, and where they are now.
+    """Show a model's variants: size, accuracy (or agreement with the original), latency and memory as measured on this
+    box, and where they are now.
 
     [dim]$[/dim] appliance models show centerface --tenant harbour
     """
@@ -60,7 +61,8 @@ def show_model(box: Connection, name: str) -> None:
         screen.show_json(model)
         return
     print(f"{model.tenant}/{model.name}   {model.task.kind}   {model.state}")
-    columns = ("variant", "state", "file>", "accuracy>", "metric", "P50 ms>", "P99 ms>", "load ms>", "memory>", "now")
+    called = " or ".join(dict.fromkeys(v.accuracy.meaning for v in model.variants if v.accuracy)) or ACCURACY
+    columns = ("variant", "state", "file>", f"{called}>", "metric", "P50 ms>", "P99 ms>", "load ms>", "memory>", "now")
     screen.show_table(columns, [_row(variant) for variant in model.variants], "It has no variant yet.")
     _explain(model)
 
@@ -160,7 +162,9 @@ def _explain_kinds(model: str, variant: "VariantShape") -> None:
 
 
 def _explain(model: "ModelShape") -> None:
-    """Why a variant is excluded, failed or not excluded, and whether accuracy was measured on enough samples."""
+    """Why a variant is excluded, failed or not excluded, and whether its accuracy or agreement was measured on enough
+    samples.
+    """
     for variant in model.variants:
         if variant.reason:
             print(f"  {variant.name}: {variant.reason}")
@@ -175,9 +179,9 @@ def _explain(model: "ModelShape") -> None:
         if variant.trial is not None:
             print(f"  {variant.name}: {_trial(variant.trial)}")
         _explain_kinds(model.name, variant)
-    measured = {a.data or f"{a.against}, {a.samples} samples" for v in model.variants if (a := v.accuracy)}
-    if measured:
-        print(f"  accuracy measured on: {'; '.join(sorted(measured))}")
+    measured = {f"{a.meaning}: {a.data or f'{a.samples} samples'}" for v in model.variants if (a := v.accuracy)}
+    for told in sorted(measured):
+        print(f"  {told}")
     fewest = min((a.samples for v in model.variants if (a := v.accuracy) and a.samples), default=SAMPLES_MIN)
     if fewest < SAMPLES_MIN:
         few = screen.count(fewest, "sample")

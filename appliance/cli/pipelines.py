@@ -41,8 +41,8 @@ def list_pipelines(box: Connection) -> None:
         screen.show_json(pipelines)
         return
     columns = ("pipeline", "tenant", "SLO>", "fastest>", "frames/s>", "in time>", "a frame>", "cost by", "stages")
-    empty = "There is no pipeline yet; make one with: appliance pipelines create FILE"
-    screen.show_table(columns, [list_row(one) for one in pipelines], box.nothing(empty))
+    hint = "make one with: appliance pipelines create FILE"
+    screen.show_table(columns, [list_row(one) for one in pipelines], lambda: box.nothing("pipeline", hint))
 
 
 @app.command("show")

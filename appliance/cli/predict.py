@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from appliance.cli.connection import Connection, connected
+from appliance.domain.accuracy import ACCURACY
 from appliance.terminal import screen
 from appliance.terminal.media import content_type_of
 
@@ -77,8 +78,9 @@ def lines_of(answer: dict[str, Any]) -> list[str]:
     lines = found_in(answer)
     timings = answer.get("timings_ms", {})
     parts = ", ".join(f"{part} {ms:.1f}" for part, ms in timings.items() if part != "total" and ms)
+    called = answer.get("accuracy_meaning") or ACCURACY
     accuracy = (
-        "" if answer.get("accuracy") is None else f", accuracy {answer['accuracy']:.3f} ({answer['accuracy_metric']})"
+        "" if answer.get("accuracy") is None else f", {called} {answer['accuracy']:.3f} ({answer['accuracy_metric']})"
     )
     lines.append(f"— variant {answer.get('variant')}{accuracy}; {timings.get('total', 0):.1f} ms ({parts})")
     return lines

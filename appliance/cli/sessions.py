@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from appliance.cli.connection import Connection, connected
+from appliance.domain.errors.sessions import DROPPED
 from appliance.terminal import screen
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ def list_sessions(box: Connection) -> None:
         screen.show_json(sessions)
         return
     columns = ("session", "name", "of", "state", "promise", "kept>", "sent>", "in time>", "variant", "why")
-    empty = "No device has a session with this tenant; be one with: appliance stream SOURCE --application A --slo-ms N"
-    screen.show_table(columns, [list_row(one) for one in sessions], box.nothing(empty))
+    hint = "be a device with: appliance stream SOURCE --application A --slo-ms N"
+    screen.show_table(columns, [list_row(one) for one in sessions], lambda: box.nothing("session", hint))
 
 
 @app.command("show")
@@ -82,7 +83,7 @@ def promise_text(session: "SessionShape") -> str:
     """What it was promised, in a few words."""
     promise = session.promise
     if promise.kind == "latency":
-        floor = "" if promise.accuracy_min is None else f", accuracy {promise.accuracy_min:.3g}"
+        floor = "" if promise.accuracy_min is None else f", {session.accuracy_meaning} {promise.accuracy_min:.3g}"
         return f"{promise.rate_rps:.3g}/s within {promise.slo_ms:g} ms{floor}"
     return f"drop ≤ {promise.drop_max:.3g} against {promise.reference.replace('_', ' ')}"
 
@@ -103,9 +104,9 @@ def status_lines(session: "SessionShape") -> Iterator[str]:
         what = plan.variant or ", ".join(f"{one.stage} {one.variant or '–'}" for one in plan.stages or ())
         size = "" if plan.size is None else f", {plan.size} pixels"
         often = f"{screen.count(len(plan.frames), 'frame')} by number" if plan.frames else _every(plan.interval)
-        accuracy = "" if plan.accuracy is None else f", accuracy {plan.accuracy:.3f}"
+        accuracy = "" if plan.accuracy is None else f", {session.accuracy_meaning} {plan.accuracy:.3f}"
         yield f"  plan {plan.number:<4} {what}{size}, {often}{accuracy}"
-    causes = ", ".join(f"{cause} {count}" for cause, count in sorted(session.drops.items()))
+    causes = "; ".join(f"{count}: {DROPPED.get(cause, cause)}" for cause, count in sorted(session.drops.items()))
     yield (
         f"  frames    {session.captured} captured, {session.skipped} skipped, {session.sent} sent: "
         f"{session.answered} in time, {session.late} late, {session.dropped} dropped{causes and f' ({causes})'}, "

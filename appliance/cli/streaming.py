@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 TICK_S = 0.5
 LAST_NS, LAST_TICK_S = NS_PER_S, 0.01
 """So long the ends of the frames that were sent last are waited for."""
-COLUMNS = ("DEVICE", "STATE", "PROMISE", "KEPT", "SENT", "IN TIME", "P50 ms", "P99 ms", "EVERY", "DROP", "ACCURACY")
+COLUMNS = ("DEVICE", "STATE", "PROMISE", "KEPT", "SENT", "IN TIME", "P50 ms", "P99 ms", "EVERY", "DROP")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,8 @@ def table_of(stays: Sequence[Stay]) -> "Table":
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for at, column in enumerate(COLUMNS):
+    called = " or ".join(dict.fromkeys(stay.device.accuracy_meaning for stay in stays)).upper()
+    for at, column in enumerate((*COLUMNS, called)):
         table.add_column(column, justify="right" if at > 2 else "left")
     for stay in stays:
         row = _row(stay)

@@ -43,8 +43,17 @@ def show(now: "SystemShape", processors: "list[ProcessorShape]") -> None:
     print(f"  memory        {memory}{_bound(now.memory_bound)}")
     print(f"  service       {_mb(now.process_bytes)}")
     print(f"  disk          {_mb(now.disk_free_bytes)} free")
-    print(f"  models        {now.models}, {screen.count(now.applications, 'application')}")
+    print(f"  models        {_models(now)}")
     print(f"  requests      {now.engine['queued']} wait, {now.engine['running']} run")
+
+
+def _models(now: "SystemShape") -> str:
+    """Whose models there are: an admin acts in one tenant at a time."""
+    own = f"{now.models}, {screen.count(now.applications, 'application')}"
+    if now.models_of_all is None or now.applications_of_all is None:
+        return own
+    every = f"{now.models_of_all}, {screen.count(now.applications_of_all, 'application')} of all tenants"
+    return f"{every}; the tenant {now.tenant} sees {own}"
 
 
 def _bound(limit: str) -> str:

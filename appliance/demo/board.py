@@ -18,12 +18,12 @@ from appliance.wire.box import MemoryShape
 from appliance.wire.catalogue import ApplicationShape
 from appliance.wire.jobs import JobShape
 
-APPLICATIONS = "application|tenant|variant|req/s>|P50 ms>|P99 ms>|accuracy>|warm>|MB>|variants ready"
+APPLICATIONS = "application|tenant|variant|req/s>|P50 ms>|P99 ms>|quality>|warm>|MB>|variants ready"
 PIPELINES = "pipeline|tenant|frames/s>|P50 ms>|P99 ms>|in time>|items/frame>|cost ms/frame>"
 STREAMS = "stream|promised|kept>|sent>|in time>|session"
 BAR_CELLS = 12
 STAGE_CHARACTERS = 12
-FIXED_LINES = 10
+FIXED_LINES = 11
 """Heading, table heading, footer and the empty lines between."""
 ENDED = (JobState.DONE, JobState.FAILED, JobState.CANCELLED)
 
@@ -78,7 +78,8 @@ def drawn(picture: Picture, elapsed_s: float, now_ns: int, lines_max: int) -> Re
     heading = [_line(("edge appliance", "bold"), done), _line((picture.computed, "dim")), Text("")]
     footer = Text(
         f"API and docs  {picture.url}/docs\nadmin key     {picture.key_file}\n"
-        "ms: as devices see it, over HTTP, last 10 s · warm: found in memory · Ctrl-C ends",
+        "ms: as devices see it, over HTTP, last 10 s · warm: found in memory · Ctrl-C ends\n"
+        "quality: accuracy where samples are labelled, else agreement with the original",
         overflow="fold",
         style="dim",
     )

@@ -15,8 +15,20 @@ SAMPLES_MIN = 30
 """With fewer samples nobody can say which of two variants is the more accurate."""
 CALIBRATION_SAMPLES_MIN = 8
 """Calibration samples from which on some are held out, four at least: fewer than four show nothing of a variant."""
+ACCURACY = "accuracy"
+"""What a quality is called that was measured on labels."""
 _DIGITS = 9
 """Kept of points: a share of up to 11 digits comes back as it was, although 100 times it is no exact number."""
+
+
+def meaning_of(against: str, original: str) -> str:
+    """Return what a measured quality is called: accuracy on labels, else agreement with the original.
+
+    `against`: of the measurement, `labels` or `fp32`. `original`: precision of the network as uploaded.
+    """
+    if against == "labels":
+        return ACCURACY
+    return f"agreement with {original if original == 'fp32' else 'the original'}"
 
 
 def points(share: float) -> float:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from appliance.domain.accuracy import UNMEASURED_POINTS, points, share
+from appliance.domain.accuracy import ACCURACY, UNMEASURED_POINTS, meaning_of, points, share
 from appliance.domain.errors.unavailable import UPLOAD_AGAIN
 from appliance.domain.isolation import Isolation
 from appliance.domain.padding import Padding
@@ -483,6 +483,17 @@ class Model:
         if awaiting:
             found[original.id] = min(awaiting, key=lambda one: (one.profile is None, _p50_ms(one), one.number))
         return found
+
+    @property
+    def meaning(self) -> str:
+        """What the qualities of the model's variants are called (`domain.accuracy`)."""
+        measured = sorted((one for one in self.variants if one.accuracy), key=lambda one: not one.is_original)
+        return self.meaning_of(measured[0]) if measured else ACCURACY
+
+    def meaning_of(self, variant: Variant) -> str:
+        """Return what the quality of a variant is called."""
+        original = next((one.precision for one in self.variants if one.is_original), Precision.FP32)
+        return ACCURACY if variant.accuracy is None else meaning_of(variant.accuracy.against, original)
 
     def promised(self, variant: Variant) -> float | None:
         """Return the agreement with the original, 0 to 1, that samples promise of a variant that they have verified.

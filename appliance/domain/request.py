@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from appliance.domain.catalogue import Evidence
+from appliance.domain.notable import Spent
 
 Tensors = Mapping[str, Any]
 """name → numpy.ndarray."""
@@ -27,6 +28,17 @@ class FrameStanding:
 
     is_lost: bool = False
     """Not all of them can be in time any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Runs of one call beside a request's own: the call counts once, with its last run."""
+
+    is_last: bool
+    is_warm: bool
+    """Earlier ones found a variant in memory."""
+    spent: Spent
+    """What earlier ones took."""
 
 
 @dataclass(slots=True)
@@ -56,6 +68,8 @@ class Request:
     """No variant was in memory when its head came: what it woke then may be there by now."""
     source: int = 0
     """The connection that it came over, as a number of its own; 0: not known."""
+    steps: Steps | None = None
+    """Of a sound or a text in several runs; None: the call has one run."""
     is_admitted: bool = False
     """One of the runs of a call that was admitted as a whole: it takes nothing more of any quota."""
     is_frame: bool = False

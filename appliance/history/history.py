@@ -15,11 +15,11 @@ from appliance.clock import NS_PER_S, Clock, others_first
 from appliance.domain.events import EventSink
 from appliance.history.file import Damaged, HistoryFile, ReasonRow, StayRow, WindowRow, set_aside, unwritten_points
 from appliance.history.folding import STAYS_MAX, WINDOWS_MAX
-from appliance.history.pieces import COARSE_S, DAY_S, MINUTE_S, STEP_S
+from appliance.history.pieces import COARSE_S, DAY_S, MINUTE_S, STEP_S, is_rate
 from appliance.history.residence import Residence
 from appliance.history.sampler import Sampler, Sources
 from appliance.history.series import UP, is_of_tenant, tenant_of
-from appliance.history.thinning import Points, thinned
+from appliance.history.thinning import Points, thinned, total
 from appliance.log import get as get_log
 from appliance.runtime.ports import Background
 
@@ -41,6 +41,8 @@ class Stretch:
     step_s: int
     count: int
     series: Mapping[str, Points]
+    totals: Mapping[str, float]
+    """Events of each rate in all of the time, however many points show it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,14 +195,14 @@ class History:
         }
 
         def work(file: HistoryFile) -> dict[str, Points]:
-            return file.read(names, start, end, is_fine=is_fine, more=more)
+            return file.read(wanted, start, end, is_fine=is_fine, more=more)
 
         found = await self._asked(work, None)
         if found is None:
-            found = unwritten_points(names, start, end, is_fine=is_fine, more=more)
-        return Stretch(
-            start, step * group, -(-count // group), {name: thinned(own, group) for name, own in found.items()}
-        )
+            found = unwritten_points(wanted, start, end, is_fine=is_fine, more=more)
+        series = {name: thinned(found[name], group) for name in names}
+        totals = {name: total(found[name], found[UP]) * step for name in names if is_rate(name)}
+        return Stretch(start, step * group, -(-count // group), series, totals)
 
     async def residency(self, start_s: float, end_s: float, *, reasons: bool = True) -> Residency:
         """Who was in memory between two times, in which variant, and, where that is wanted, why."""

@@ -104,7 +104,7 @@ def read_fine(
             for name in ids.keys() & values.keys():
                 by_name[name][(slot - start) // STEP_S] = values[name]
     up = ~np.isnan(by_name[UP])
-    return {name: zero_where(own, up) if _is_rate(name) else own for name, own in by_name.items()}
+    return {name: zero_where(own, up) if is_rate(name) else own for name, own in by_name.items()}
 
 
 def stretches(name: str, samples: Samples) -> Points:
@@ -157,7 +157,7 @@ def _coarse(
             put(name, first, stretches(name, samples))
     up = ~np.isnan(found[UP].mean)
     return {
-        name: Points(*(zero_where(one, up) for one in found[name])) if _is_rate(name) else found[name] for name in names
+        name: Points(*(zero_where(one, up) for one in found[name])) if is_rate(name) else found[name] for name in names
     }
 
 
@@ -166,6 +166,6 @@ def _rows(database: sqlite3.Connection | None, query: str, parameters: Sequence[
     return () if database is None else database.execute(query, parameters)
 
 
-def _is_rate(name: str) -> bool:
+def is_rate(name: str) -> bool:
     measure = MEASURES.get(split_name(name)[0])
     return measure is not None and measure.is_rate

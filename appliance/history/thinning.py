@@ -37,6 +37,11 @@ def thinned(points: Points, group: int) -> Points:
     )
 
 
+def total(rate: Points, up: Points) -> float:
+    """Sum of a rate over its points, each by the share of it in which the box was up."""
+    return float(np.nansum(rate.mean * up.mean, dtype=np.float64))
+
+
 def zero_where(samples: Samples, up: NDArray[np.bool_]) -> Samples:
     """Of a rate: nothing was counted where the box was up and there is no sample."""
     return np.where(np.isnan(samples) & up, np.float32(0), samples)

@@ -402,6 +402,7 @@ class Catalogue:
             application.accuracy_min,
             application.prefer,
             self._loss_points_max,
+            model.meaning,
         )
         chosen = self._selection.order(problem)
         if self._on_choice is not None and before is not None and before.order and chosen.order:

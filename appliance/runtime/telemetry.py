@@ -196,25 +196,36 @@ class Telemetry:
         run_items: int,
         at_ns: int,
         slo_kept: bool | None = None,
+        run_ns: int | None = None,
     ) -> bool:
         """Count a request of (application, variant, tenant) that was answered at `at_ns`; `parts_ns` are queue, load
-        and compute. `run_items`: of its run, in which others may have had items, too; 0: that is counted with them.
+        and compute of all its runs; `items`, `run_items` and `run_ns` (None: as in `parts_ns`) are of the last run.
 
         `slo_kept`: whether that was within the application's SLO; None where it has none. Returns whether it is a
         sample of the requests like it.
         """
         statistics = self._statistics(key)
         statistics.outcomes["done"] = done = statistics.outcomes.get("done", 0) + 1
-        compute_ns = parts_ns[-1]
         for histogram, took_ns in zip(statistics.histograms.values(), (*parts_ns, sum(parts_ns)), strict=True):
             histogram.counts[bisect_left(_BUCKETS_NS, took_ns)] += 1
             histogram.sum_ns += took_ns
         if warm:
             statistics.warm += 1
-            if run_items == 1:
-                statistics.runs_ns.append(compute_ns)
         else:
             statistics.cold += 1
+        compute_ns = parts_ns[-1] if run_ns is None else run_ns
+        self.ran(key, warm=warm, compute_ns=compute_ns, items=items, run_items=run_items)
+        statistics.last_ns = at_ns
+        _count_slo(statistics, slo_kept)
+        return done % SAMPLE_EVERY == 0
+
+    def ran(self, key: tuple[str, str, str], *, warm: bool, compute_ns: int, items: int, run_items: int) -> None:
+        """Count a run of a request, which may have more runs. `run_items`: of the run, in which other requests may
+        have had items, too; 0: that is counted with them.
+        """
+        statistics = self._statistics(key)
+        if warm and run_items == 1:
+            statistics.runs_ns.append(compute_ns)
         statistics.inferences += items
         if run_items:
             count = statistics.runs.get(run_items)
@@ -223,9 +234,6 @@ class Telemetry:
             else:
                 count[0] += 1
                 count[1] += compute_ns
-        statistics.last_ns = at_ns
-        _count_slo(statistics, slo_kept)
-        return done % SAMPLE_EVERY == 0
 
     def ran_parts(self, key: tuple[str, str, str], parts: Iterable[RanPart]) -> None:
         """Count what ran where of one that is `done`."""

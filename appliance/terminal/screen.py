@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def json_line(value: Any, width: int = 400) -> str:
     return text if len(text) <= width else f"{text[:width]} … (all of it: --json)"
 
 
-def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], empty: str) -> None:
+def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], empty: str | Callable[[], str]) -> None:
     """A table without frills; columns whose name ends with `>` are right-aligned.
 
     `empty` is said where there are no rows.
@@ -45,7 +45,7 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], empty: 
 
     cells = [[Text("" if cell is None else str(cell)) for cell in row] for row in rows]
     if not cells:
-        say(empty)
+        say(empty if isinstance(empty, str) else empty())
         return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for column in columns:

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from appliance.domain.events import Severity
 from appliance.wire.shape import Shape
 
 
@@ -49,10 +50,14 @@ class SystemShape(Shape):
     """Fingerprint of the authority that the box has made itself, which stays when its certificate is renewed: by this a
     device knows the box again. Null: others have signed its certificate, or it serves without TLS.
     """
+    tenant: str = Field("", examples=["harbour"])
+    """Who was asked as: `models` and `applications` are those that this tenant sees."""
     models: int
-    """Visible with this key."""
     applications: int
-    """Visible with this key."""
+    models_of_all: int | None = Field(None, examples=[5])
+    """Of all tenants; null with a tenant's key."""
+    applications_of_all: int | None = Field(None, examples=[7])
+    """Of all tenants; null with a tenant's key."""
     engine: dict[str, Any]
     """Requests that wait and run."""
 
@@ -165,6 +170,8 @@ class EventShape(Shape):
     id: int
     at: str
     event: str = Field(examples=["variant loaded"])
+    severity: Severity = Severity.INFO
+    """`info`, `warning` or `error`: whether it asks for somebody's attention."""
     tenant: str | None
     facts: dict[str, Any]
 
@@ -234,6 +241,13 @@ class HoldingShape(Shape):
     """The most that they take; null = no limit."""
 
 
+class BesideShape(Shape):
+    """What processes of one sort take beside builds."""
+
+    of: str = Field(examples=["guards"])
+    bytes: int
+
+
 class MemoryShape(Shape):
     """The memory domain and what is in it."""
 
@@ -243,6 +257,8 @@ class MemoryShape(Shape):
     """What guards, what these are forked of, and processes that plan take by themselves; it is in `used_bytes`, and
     models may take the budget less it.
     """
+    beside: list[BesideShape] = Field([])
+    """`overhead_bytes` by sort of process, the largest first: with all builds it adds up to `used_bytes`."""
     asleep_bytes: int = 0
     """What sleeping builds keep; it is in `used_bytes`."""
     loads: int

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from pydantic import AliasChoices, ConfigDict, Field
 
+from appliance.domain.accuracy import ACCURACY
 from appliance.domain.catalogue import SLO_MS_MAX, Evidence, Late, Precision, Prefer, TaskKind, Unverified, Verify
 from appliance.domain.states import VariantState
 from appliance.domain.trial import Verdict
@@ -60,6 +61,9 @@ class AccuracyShape(Shape):
     metric: str = Field(examples=["f1@0.5"])
     against: str = Field(examples=["fp32"])
     """`labels`, or `fp32`: fidelity to the original, whatever its number format."""
+    meaning: str = Field(ACCURACY, examples=["agreement with fp32"])
+    """What the figure is called: `accuracy` where labels have measured it, else `agreement with fp32`, or `agreement
+    with the original` where that is fp16."""
     samples: int
     data: str
     unused: str = Field(
@@ -460,8 +464,8 @@ class ServedShape(Shape):
     warm_share: float | None = Field(None, examples=[0.95])
     cold_share: float | None = Field(None, examples=[0.04])
     accuracy: float | None = Field(None, examples=[0.91])
-    """Mean accuracy of the answers, each that of the variant that gave it; after a cold start that of the variant then
-    loaded."""
+    """Mean over the answers, each with the figure of the variant that gave it; after a cold start that of the variant
+    then loaded. `accuracy_meaning` of the application says what it is called."""
     accuracy_normalised: float | None = Field(None, examples=[0.8])
     """The same between the application's least (0) and most accurate variant (1)."""
     robustness: float | None = Field(None, examples=[0.86])
@@ -477,6 +481,8 @@ class ApplicationShape(Shape):
     task: TaskKind | None
     latency_slo_ms: float | None
     accuracy_min: float
+    accuracy_meaning: str = Field(ACCURACY, examples=["agreement with fp32"])
+    """What the accuracies of its model are called, here and in `served` and `choice`: as `meaning` of its variants."""
     weight: float
     shared: bool
     late: Late = Late.DROP
@@ -487,8 +493,8 @@ class ApplicationShape(Shape):
     """Whether a request would be served now; a cold load counts as yes."""
     variants: list[str]
     """Names of the servable variants, the one the box would choose first; that one alone with `summary=true`."""
-    choice: str = Field("", examples=["2 of 2 reach the accuracy floor 0; int8 takes 25 ms, fp32 58"])
-    """Why they are in that order; accuracies in it are points of per cent. Empty with `summary=true`."""
+    choice: str = Field("", examples=["int8 takes 25 ms, fp32 58; 2 of 2 have an agreement with fp32 of at least 0"])
+    """Why they are in that order; figures of accuracy in it are points of per cent. Empty with `summary=true`."""
     warnings: list[SloWarning | UnverifiedWarning | NeverFitsWarning] = Field([])
     """What the tenant should know of its promises; empty where there is nothing, and with `summary=true`."""
     slo_requests: int = 0

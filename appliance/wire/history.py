@@ -17,6 +17,8 @@ class SeriesShape(Shape):
     least: list[float | None] = Field(examples=[[3.2, 3.9]])
     """Of the samples behind the point."""
     most: list[float | None] = Field(examples=[[5.0, 9.7]])
+    total: float | None = Field(None, examples=[1312.0])
+    """Events of a rate in all of the time asked for, however many points there are; null: it is no rate."""
 
 
 class HistoryShape(Shape):

@@ -48,7 +48,8 @@ class JobShape(Shape):
     percent: float = Field(examples=[62.5])
     """0..100 over all stages; never falls."""
     message: Reason
-    """What happened so far; while the job waits for its turn, how many imports are before it."""
+    """What happened so far; while the job waits for its turn, how many imports are before it; while requests leave it
+    little of the processors, since when there is nothing new."""
     error: Reason
     """Why it failed, or what single variants failed of; empty when all is well."""
     created_at: datetime.datetime

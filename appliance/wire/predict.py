@@ -50,6 +50,8 @@ class PredictShape(Shape):
     accuracy: float | None = Field(examples=[0.961])
     """Measured quality of the variant that answered, 0..1."""
     accuracy_metric: str | None = Field(examples=["f1@0.5 against fp32"])
+    accuracy_meaning: str | None = Field(None, examples=["agreement with fp32"])
+    """What the figure is called, as in the model's list of variants; null: not measured."""
     evidence: Evidence | None = Field(None, examples=["samples"])
     """Inputs that show what the variant's answers are worth, as in the model's list of variants."""
     warnings: list[str] = Field([])

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
+from appliance.domain.accuracy import ACCURACY
 from appliance.domain.catalogue import SLO_MS_MAX
 from appliance.domain.session import FPS_MAX, RATE_MIN, SLO_MS_MIN, Reference
 from appliance.domain.states import SessionState
@@ -202,6 +203,8 @@ class SessionShape(Shape):
     beyond_share: bool
     """It takes more than its tenant's share of the processors: the first to be removed."""
     promise: PromiseOrder
+    accuracy_meaning: str = Field(ACCURACY, examples=["agreement with fp32"])
+    """What the accuracies of its application's model are called, here and in the plan."""
     plan: SessionPlanShape | None
     """Null while it waits."""
     captured: int

@@ -70,3 +70,20 @@ def quiet_rows(path: Path, width: int = 256) -> Path:
 def _saved(graph: onnx.GraphProto, path: Path) -> Path:
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     return path
+
+
+def loudness(path: Path) -> Path:
+    """512 samples of sound behind 64 of before: 1 where the loudest of them is above a twentieth, else 0."""
+    sound = helper.make_tensor_value_info("input", TensorProto.FLOAT, [1, 576])
+    answer = helper.make_tensor_value_info("speech", TensorProto.FLOAT, [1, 1])
+    nodes = [
+        helper.make_node("Abs", ["input"], ["height"], name="height"),
+        helper.make_node("ReduceMax", ["height"], ["loudest"], name="loudest", axes=[1]),
+        helper.make_node("Sub", ["loudest", "limit"], ["above"], name="above"),
+        helper.make_node("Mul", ["above", "slope"], ["steep"], name="steep"),
+        helper.make_node("Sigmoid", ["steep"], ["speech"], name="speech"),
+    ]
+    values = {"limit": 0.05, "slope": 200.0}
+    constants = [numpy_helper.from_array(np.array([value], np.float32), name) for name, value in values.items()]
+    graph = helper.make_graph(nodes, "loudness", [sound], [answer], constants)
+    return _saved(graph, path)

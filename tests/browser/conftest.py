@@ -6,7 +6,6 @@ The browser is the system's. Tests skip themselves, and say why, where there is 
 import io
 import json
 import shutil
-import wave
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -14,12 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from appliance.api.pages import FOLDER
 from appliance.demo.zoo import toys
 from appliance.wire.access import KeyOrder
+from tests.api.sounds import tones
 from tests.e2e.server import Server, running_server
 
 ROOT = Path(__file__).parents[2]
@@ -131,18 +130,6 @@ def tab(chromium: Any, box: Box) -> Tab:
         assert seen == Seen()
 
     return opened
-
-
-def tones(path: Path, *, rate: int, seconds: int) -> Path:
-    """A tone for the first half of each second, as a WAV file with two channels."""
-    times = np.arange(rate * seconds) / rate
-    one = np.where(times % 1 < 0.5, 0.5 * np.sin(2 * np.pi * 440 * times), 0)
-    with wave.open(str(path), "wb") as file:
-        file.setnchannels(2)
-        file.setsampwidth(2)
-        file.setframerate(rate)
-        file.writeframes(np.repeat((one * 32767).astype("<i2"), 2).tobytes())
-    return path
 
 
 def sign_in(page: Any, key: str) -> None:

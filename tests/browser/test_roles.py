@@ -146,7 +146,7 @@ def _ask_what_all_ask(walk: Walk, box: Box, application: str, tenant: str) -> No
         walk.menu("Models")
         assert page.get_by_label("ONNX file, or an archive with one").is_enabled()
         walk.click(page.get_by_role("link", name=application).first)
-        page.get_by_role("img", name="Accuracy over latency").wait_for()
+        page.get_by_role("img", name="Agreement with fp32 over latency").wait_for()
     with walk.question():  # try it
         walk.menu("Applications")
         walk.click(page.get_by_role("link", name=application).first)

@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
-from tests.browser.conftest import WIDTHS, Box, Tab, tones
+from tests.api.hand_written_networks import loudness
+from tests.api.sounds import tones
+from tests.browser.conftest import WIDTHS, Box, Tab
 
 LISTENER = "listener"
 
@@ -15,29 +14,11 @@ LISTENER = "listener"
 @pytest.fixture(scope="module")
 def listener(box: Box, tmp_path_factory: pytest.TempPathFactory) -> str:
     """An application for which everything loud is speech."""
-    network = _loudness(tmp_path_factory.mktemp("listener") / "loudness.onnx")
+    network = loudness(tmp_path_factory.mktemp("listener") / "loudness.onnx")
     with box.server.client() as admin:
         job = admin.upload_model(network, LISTENER, "voice-activity", metadata={"precisions": []})
         assert [step.state for step in admin.follow_job(job.id)][-1] == "done"
     return LISTENER
-
-
-def _loudness(path: Path) -> Path:
-    """512 samples of sound behind 64 of before: 1 where the loudest of them is above a twentieth, else 0."""
-    sound = helper.make_tensor_value_info("input", TensorProto.FLOAT, [1, 576])
-    answer = helper.make_tensor_value_info("speech", TensorProto.FLOAT, [1, 1])
-    nodes = [
-        helper.make_node("Abs", ["input"], ["height"], name="height"),
-        helper.make_node("ReduceMax", ["height"], ["loudest"], name="loudest", axes=[1]),
-        helper.make_node("Sub", ["loudest", "limit"], ["above"], name="above"),
-        helper.make_node("Mul", ["above", "slope"], ["steep"], name="steep"),
-        helper.make_node("Sigmoid", ["steep"], ["speech"], name="speech"),
-    ]
-    values = {"limit": 0.05, "slope": 200.0}
-    constants = [numpy_helper.from_array(np.array([value], np.float32), name) for name, value in values.items()]
-    graph = helper.make_graph(nodes, "loudness", [sound], [answer], constants)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path)
-    return path
 
 
 @pytest.mark.parametrize("shape", WIDTHS)

@@ -100,6 +100,50 @@ def test_overview_shows_health_checks_and_latest_events(tab: Tab, shape: str) ->
         page.get_by_text("variant loaded").first.wait_for()
 
 
+def test_overview_shows_equal_events_once_with_their_number_and_severity(tab: Tab, box: Box) -> None:
+    """Sixteen failures of one variant, and news of another, which asks for nothing."""
+
+    def event(id: int, name: str, severity: str) -> str:
+        facts = {"application": "default/door", "reason": f"attempt {id}"}
+        told = {"id": id, "at": f"2026-05-01T13:01:{id:02}+00:00", "event": name, "severity": severity}
+        return f"id: {id}\nevent: {name}\ndata: {json.dumps(told | {'tenant': None, 'facts': facts})}\n\n"
+
+    bodies = ["".join(event(id, "variant load failed", "error") for id in range(1, 17)) + event(17, "news", "info")]
+    with tab(key=None, zone="UTC") as page:
+        page.route(
+            "**/v1/events*",
+            lambda route: route.fulfill(content_type="text/event-stream", body=bodies.pop() if bodies else ": \n\n"),
+        )
+        sign_in(page, box.server.admin_key)
+        rows = page.locator("ul.log li")
+        rows.get_by_text("16 times since 13:01:01 · reason attempt 16").wait_for()
+        assert (rows.count(), rows.locator(".badge").all_inner_texts()) == (2, ["act"])
+
+
+def test_overview_and_memory_page_show_one_account_of_memory(tab: Tab, box: Box) -> None:
+    """Guards beside the models have a name and a part on both; a variant that is in memory is never called absent."""
+
+    def with_guards(route: Any) -> None:
+        shown = route.fetch().json()
+        shown |= {"used_bytes": shown["used_bytes"] + 90_000_000, "overhead_bytes": 90_000_000}
+        shown["beside"] = [{"of": "guards", "bytes": 90_000_000}]
+        for one in shown["residency"]["applications"]:
+            one["resident"] = None
+        route.fulfill(json=shown)
+
+    with tab(key=None) as page:
+        page.route("**/v1/memory", with_guards)
+        sign_in(page, box.server.admin_key)
+        parts = []
+        for path in ("/", "/memory"):
+            page.goto(box.server.url + path)
+            page.get_by_text("guards 90 MB").first.wait_for()
+            parts.append(page.locator("ul.key").first.inner_text().splitlines())
+        assert [part.split()[-2:] for part in parts[0]] == [part.split()[-2:] for part in parts[1]]
+        row = page.get_by_role("row", name=f"{MODEL} closed").or_(page.get_by_role("row", name=f"{MODEL} open"))
+        assert "fp32" in row.first.inner_text()
+
+
 def test_browser_import_resumes_after_broken_upload_and_reload(tab: Tab, box: Box, tmp_path: Path) -> None:
     """In pieces; the connection breaks, the page is loaded anew, the same file is chosen, and the upload goes on."""
     name = "numerals"
@@ -257,6 +301,8 @@ def test_device_key_is_shown_once_with_qr_code_and_can_be_revoked(tab: Tab, box:
         with box.server.client(told["key"]) as device:
             assert device.predict(MODEL, box.picture).variant
         page.get_by_role("button", name="I have it").click()
+        page.goto(f"{box.server.url}/tenants/default?tenant=harbour")
+        page.get_by_role("combobox", name="Application").locator("option", has_text=MODEL).wait_for(state="attached")
         assert told["key"] not in page.content()
         page.get_by_role("button", name=f"Revoke {label}").click()
         dialog = page.get_by_role("dialog")
@@ -365,7 +411,14 @@ def test_pages_with_a_tenant_key_show_that_tenant_only(tab: Tab, box: Box) -> No
         page.get_by_role("alert").get_by_text("No such tenant").wait_for()
         page.goto(f"{box.server.url}/models/{MODEL}?tenant=default")
         page.get_by_role("alert").wait_for()
-        assert page.get_by_text("Accuracy over latency").count() == 0
+        assert page.get_by_text("over latency").count() == 0
+
+
+@pytest.mark.parametrize("path", ["/models/{}", "/applications/{}"])
+def test_pages_of_model_without_labels_show_agreement_and_no_accuracy(tab: Tab, path: str) -> None:
+    with tab(path.format(MODEL)) as page:
+        page.get_by_text("greement with fp32").first.wait_for()
+        assert "accura" not in page.locator("main").inner_text().lower()
 
 
 def test_form_keeps_its_input_when_the_key_is_revoked(tab: Tab, box: Box) -> None:

@@ -1,6 +1,5 @@
 """Which box a command talks to: options first, then what the state folder of this machine says."""
 
-from dataclasses import replace
 from pathlib import Path
 
 from appliance.cli.connection import DEFAULT_URL, Connection, found
@@ -54,10 +53,3 @@ def test_admin_key_file_is_used_for_the_local_box_only(tmp_path: Path) -> None:
         assert _found(tmp_path, url=other).key is None
     assert _found(tmp_path, url="http://127.0.0.1:43211").key == "ea_secret"
     assert _found(tmp_path, url="http://localhost:9").key == "ea_secret"
-
-
-def test_empty_list_suggests_the_tenant_option() -> None:
-    """Unless a tenant was named."""
-    own = Connection(DEFAULT_URL, None, None, None, Path("state"))
-    assert "--tenant NAME" in own.nothing("There is none.")
-    assert replace(own, tenant="harbour").nothing("There is none.") == "There is none."

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from appliance.cli.memory_text import FREE, bar, duration, megabytes, picture
-from appliance.wire.box import BuildShape, ExpectationShape, HoldingShape, MemoryShape, ResidencyShape
+from appliance.wire.box import BesideShape, BuildShape, ExpectationShape, HoldingShape, MemoryShape, ResidencyShape
 from tests.cli.blank import blank
 
 
@@ -52,6 +52,18 @@ def test_memory_bar_is_scaled_to_the_budget(sizes: list[int], drawn: str) -> Non
     """Half and a quarter; all; nothing; what is smaller than half a cell; more than the budget (while it shrinks)."""
     memory = _memory(*(_build(size) for size in sizes), budget=100)
     assert bar(memory, memory.builds, 12).plain == drawn
+
+
+def test_memory_bar_and_key_add_up_to_what_is_used() -> None:
+    """72 % is used, of which builds that this key sees take 18 %."""
+    memory = _memory(_build(18), budget=100).model_copy(
+        update={"used_bytes": 72, "overhead_bytes": 30, "beside": [BesideShape(of="guards", bytes=30)]}
+    )
+    drawn = bar(memory, memory.builds, 102).plain
+    assert [drawn.count(mark) for mark in ("A", "?", "+", FREE)] == [18, 24, 30, 28]
+    shown = _shown(memory)
+    assert "+ beside models: guards 30 B" in shown
+    assert "? models of other tenants: 24 B" in shown
 
 
 def test_memory_row_shows_build_window_expectation_and_pins() -> None:

@@ -17,7 +17,7 @@ SESSION: dict[str, Any] = {
     "plan": blank(SessionPlanShape, number=7, variant="fp32", size=320, interval=4.0, accuracy=0.9),
     **{"captured": 100, "sent": 40, "skipped": 60, "answered": 30, "late": 1, "dropped": 8, "lost": 1},
     "drops": {"hopeless": 6, "expired": 2},
-    **{"windows": 1, "kept": 1, "uplink_mbps": 14.2, "rtt_ms": 31.5},
+    **{"accuracy_meaning": "agreement with fp32", "windows": 1, "kept": 1, "uplink_mbps": 14.2, "rtt_ms": 31.5},
 }
 
 
@@ -35,8 +35,9 @@ def test_session_text_shows_promise_plan_frames_and_link() -> None:
         "harbour/5f0c2a9be1d04377 glasses   application gate   served",
         "15/s within 150 ms, of 15 frames a second",
         "1 of 1 window\n",
-        "plan 7    fp32, 320 pixels, one frame of 4, accuracy 0.900",
-        "100 captured, 60 skipped, 40 sent: 30 in time, 1 late, 8 dropped (expired 2, hopeless 6), 1 lost",
+        "plan 7    fp32, 320 pixels, one frame of 4, agreement with fp32 0.900",
+        "100 captured, 60 skipped, 40 sent: 30 in time, 1 late, 8 dropped (2: it was captured too long ago, or in the "
+        "future; 6: it could no longer be in time), 1 lost",
         "14.2 Mbit/s up, 31.5 ms there and back",
     ):
         assert told in text, told

@@ -56,6 +56,24 @@ def test_sensor_lines_summarise_each_device() -> None:
 
 
 @pytest.mark.parametrize(
+    ("of_all", "words"),
+    [
+        ({}, "models        0, 0 applications"),
+        (
+            {"models_of_all": 5, "applications_of_all": 1},
+            "models        5, 1 application of all tenants; the tenant default sees 0, 0 applications",
+        ),
+    ],
+)
+def test_system_says_whose_models_it_counts(
+    of_all: dict[str, int], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An admin acts in one tenant, which may have none."""
+    system.show(blank(SystemShape, tenant="default", engine={"queued": 0, "running": 0}, **of_all), [])
+    assert f"  {words}\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
     ("limit", "words"),
     [
         ("", ""),

@@ -95,6 +95,10 @@ def test_jobs_command_lists_failed_and_finished_imports(appliance: Run, tmp_path
     assert "done" in appliance("jobs", "show", begun["id"])
     inputs = tmp_path / "inputs.json"
     inputs.write_text('{"inputs": {"A": [[1, 2, 3, 4]], "B": [[10, 10, 10, 10]]}}')
+    shown = appliance("models", "show", "add") + appliance("applications", "show", "add")
+    shown += appliance("predict", "add", str(inputs))
+    assert shown.count("agreement with fp32") >= 4, "nobody has sent labels"
+    assert "accura" not in shown
     answer = json.loads(appliance("predict", "add", str(inputs), "--json"))
     assert answer["outputs"]["SUM"]["data"] == [11, 12, 13, 14]
 

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from appliance.cli.main import main
 from appliance.client import Client
 from appliance.domain.errors import DeadlineExceeded
+from appliance.wire.access import KeyOrder
 from tests import toys
 from tests.e2e.conftest import Run
 from tests.e2e.polling import until
@@ -33,6 +35,21 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
             client.create_tenant("harbour")
             brought(client, toys.tiny_add(folder / "add.onnx"), "add", "tensor", shared=True)
         yield running
+
+
+def test_empty_list_names_its_tenant_and_tells_an_admin_what_the_box_has(
+    server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A tenant's key is told of its tenant alone."""
+    monkeypatch.setenv("APPLIANCE_STATE_DIR", str(server.state_dir))
+    with server.client() as client:
+        key = client.create_key("harbour", KeyOrder()).key
+    of_all = "\nAll tenants together have 1 model: --tenant NAME shows another tenant's."
+    for options, tenant, more in (((), "default", of_all), (("--key", key), "harbour", "")):
+        with pytest.raises(SystemExit):
+            main(("pipelines", "list", *options))
+        hint = "make one with: appliance pipelines create FILE"
+        assert capsys.readouterr().err == f"The tenant {tenant} has no pipeline yet; {hint}{more}\n"
 
 
 @pytest.fixture

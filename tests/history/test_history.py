@@ -126,6 +126,23 @@ async def test_history_query_of_a_month_has_bounded_points_and_extremes(tmp_path
 
 
 @story
+async def test_history_total_of_a_rate_does_not_depend_on_points_or_range(tmp_path: Path) -> None:
+    """210 requests in ten minutes of an hour in which the box was down for a while."""
+    box = Box(tmp_path / "history.db")
+    begun = int(box.wall_s()) // HOUR_S * HOUR_S
+    with box.file() as file:
+        taken = [slot for slot in range(begun, begun + HOUR_S, 10) if slot // 700 % 3]
+        file.write({slot: {"up": 1.0} | ({"requests": 0.7} if slot in taken[20:50] else {}) for slot in taken})
+    box.clock.step_ns = HOUR_S * NS_PER_S
+    await box.live(200)
+    now = box.wall_s()
+    for back_s, points in ((2 * HOUR_S, 2000), (2 * HOUR_S, 7), (30 * DAY_S, 2000), (30 * DAY_S, 11)):
+        found = await box.history.read(["requests"], now - back_s, now, points)
+        assert found.totals == {"requests": pytest.approx(210, rel=1e-3)}
+    assert (await box.history.read(["memory"], now - HOUR_S, now, 9)).totals == {}
+
+
+@story
 async def test_history_sampling_survives_clock_steps(tmp_path: Path) -> None:
     """Forward and back, by hours and by years: samples go on, and earlier ones stay."""
     box = Box(tmp_path / "history.db")

@@ -55,6 +55,36 @@ export function moment(at: string | number | Date): string {
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${clock(date)}`
 }
 
+export function capital(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1)
+}
+
+/** How far an import is, or why it waits. */
+export function imported(job: { state: string; stage: string; percent: number; message: string; error: string }): string {
+  const how = job.state === 'running' && job.stage ? `${job.stage}, ${job.percent.toFixed(0)} %` : ''
+  return [how, job.error || job.message].filter(Boolean).join(': ')
+}
+
+/** Of a reason, without the figures behind it. */
+export function sentence(reason: string): string {
+  return reason.split('. ', 1)[0] ?? ''
+}
+
+export interface Group<T> { first: T; last: T; times: number }
+
+/** Rows that follow one another and say the same, as one. */
+export function grouped<T>(rows: T[], says: (row: T) => string): Group<T>[] {
+  const found: Group<T>[] = []
+  for (const row of rows) {
+    const before = found.at(-1)
+    if (before && says(before.last) === says(row)) {
+      before.last = row
+      before.times++
+    } else found.push({ first: row, last: row, times: 1 })
+  }
+  return found
+}
+
 /** What somebody typed, without what turns the words after it round. */
 export function plain(text: string): string {
   return text.replace(/[\u202a-\u202e\u2066-\u2069]/g, '\ufffd')

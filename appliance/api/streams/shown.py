@@ -6,7 +6,7 @@ from appliance.api.auth.keyring import Principal
 from appliance.api.auth.named import callable_application, callable_pipeline
 from appliance.api.box import ServingBox
 from appliance.api.streams.words import plan_fields
-from appliance.domain.accuracy import points, share
+from appliance.domain.accuracy import ACCURACY, points, share
 from appliance.domain.errors import ModelUnavailable
 from appliance.domain.session import AccuracyPromise, LatencyPromise, Promise
 from appliance.runtime.sessions.live import LiveSession
@@ -102,6 +102,14 @@ def _agreements(box: ServingBox, live: LiveSession) -> dict[str, float]:
     return {one.name: one.agreement for one in variants if one.agreement is not None}
 
 
+def _meaning(box: ServingBox, live: LiveSession) -> str:
+    """What the accuracies of its application's model are called."""
+    try:
+        return box.catalogue.entry(live.session.application_id).model.meaning
+    except ModelUnavailable:  # gone, or a pipeline
+        return ACCURACY
+
+
 def shape_of(box: ServingBox, live: LiveSession) -> SessionShape:
     """A session as it stands."""
     plan = None if live.plan is None else SessionPlanShape(**plan_fields(live.plan, live, box.clock.now_ns()))
@@ -126,6 +134,7 @@ def summary_of(box: ServingBox, live: LiveSession) -> SessionShape:
         reason=live.reason,
         beyond_share=live.beyond_share,
         promise=promise_shape(live.promise),
+        accuracy_meaning=_meaning(box, live),
         plan=None,
         captured=counts.captured,
         sent=counts.sent,

@@ -16,7 +16,7 @@ from appliance.api.v1.pages import page_of_all
 from appliance.api.v1.promises import refuse_broken, warnings_of
 from appliance.api.v1.served import served_by, served_shape
 from appliance.clock import NS_PER_MS
-from appliance.domain.accuracy import points, share
+from appliance.domain.accuracy import ACCURACY, points, share
 from appliance.domain.catalogue import Application
 from appliance.domain.errors import (
     AlreadyExists,
@@ -207,10 +207,11 @@ def shape_of(box: RunningBox, application: Application) -> ApplicationShape:
         entry = box.catalogue.entry(application.id)
     except ModelUnavailable:  # its model is on its way out
         model, task, variants, warnings = application.model_id.split("/", 1)[1], None, [], []
-        choice = ""
+        choice, meaning = "", ACCURACY
     else:
         model, task, variants = entry.model.name, entry.model.task.kind, [s.variant.name for s in entry.order]
         warnings, choice = warnings_of(entry, MemoryAccount(box.memory, box.shares)), entry.reason
+        meaning = entry.model.meaning
     figures = [(variant, one) for variant, _caller, one in box.telemetry.of_callers(application.id)]
     asked, kept = sum(f.slo_requests for _, f in figures), sum(f.slo_kept for _, f in figures)
     return ApplicationShape(
@@ -220,6 +221,7 @@ def shape_of(box: RunningBox, application: Application) -> ApplicationShape:
         task=task,
         latency_slo_ms=application.latency_slo_ms,
         accuracy_min=share(application.accuracy_min),
+        accuracy_meaning=meaning,
         weight=application.weight,
         shared=application.shared,
         late=application.late,

@@ -17,6 +17,7 @@ from appliance.api.http.sse import HEARTBEAT, beating, event_stream, frame
 from appliance.api.streams.welcome import Welcome
 from appliance.api.v1.deps import Following, Member, TheBox
 from appliance.domain.errors import Forbidden
+from appliance.domain.events import severity_of
 from appliance.runtime.telemetry import Event
 from appliance.wire.box import EventShape
 from appliance.wire.fields import Text
@@ -132,7 +133,14 @@ def frame_of(event: Event) -> bytes:
 
 def shape_of(event: Event) -> EventShape:
     """An event as it is sent."""
-    return EventShape(id=event.id, at=event.at, event=event.event, tenant=event.tenant, facts=_facts(event))
+    return EventShape(
+        id=event.id,
+        at=event.at,
+        event=event.event,
+        severity=severity_of(event.event, event.facts),
+        tenant=event.tenant,
+        facts=_facts(event),
+    )
 
 
 def _facts(event: Event) -> dict[str, Any]:

@@ -96,6 +96,7 @@ async def history(
             mean=_plain(found.series[name].mean),
             least=_plain(found.series[name].least),
             most=_plain(found.series[name].most),
+            total=found.totals.get(name),
         )
         for name in names
     )

@@ -1,5 +1,6 @@
 """Import jobs and their progress."""
 
+import datetime
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Annotated
@@ -26,6 +27,8 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
 JobId = Annotated[str, Path(description="Id of the job.", examples=["01hf3k2m9x"])]
 HEARTBEAT_LOOKS = 15
+QUIET = datetime.timedelta(seconds=20)
+"""Steps that have the processors to themselves tell of an advance more often, nearly always."""
 
 
 @router.get("", summary="List jobs", response_model=Page[JobShape], responses=problems(Forbidden))
@@ -101,8 +104,24 @@ async def _told(box: RunningBox, job: JobRecord) -> JobShape:
     return shape.model_copy(update={"message": ". ".join([shape.message, *told])})
 
 
+def message_of(job: JobRecord, waits: str, now: datetime.datetime, *, is_busy: bool) -> str:
+    """Return what a person is told of a job: what it waits for, else what happened.
+
+    `waits`: its place among imports, where it waits for its turn. A step of a job that works takes what requests leave.
+    """
+    if waits or job.state is not JobState.RUNNING:
+        return waits or job.message
+    if is_busy and now - job.updated_at >= QUIET:
+        return f"waits for what requests leave of the processors: nothing new since {job.updated_at:%H:%M:%S} UTC"
+    return job.message
+
+
 def shape_of(box: RunningBox, job: JobRecord) -> JobShape:
     """A job as it stands, and behind what it waits."""
+    is_busy = False
+    if job.state is JobState.RUNNING:  # of a list few are, and counting takes time
+        status = box.engine.status()
+        is_busy = bool(status["queued"] or status["running"])
     return JobShape(
         id=job.id,
         tenant=job.tenant,
@@ -110,7 +129,7 @@ def shape_of(box: RunningBox, job: JobRecord) -> JobShape:
         state=job.state,
         stage=job.stage,
         percent=round(job.percent, 1),
-        message=box.importer.waits_of(job.id) or job.message,
+        message=message_of(job, box.importer.waits_of(job.id), box.clock.wall_now(), is_busy=is_busy),
         error=job.error,
         created_at=job.created_at,
         updated_at=job.updated_at,

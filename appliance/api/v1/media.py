@@ -37,6 +37,7 @@ ANSWER = {
     "variant": "int8",
     "accuracy": 0.961,
     "accuracy_metric": "f1@0.5 against fp32",
+    "accuracy_meaning": "agreement with fp32",
     "evidence": "samples",
     "warnings": [],
     "warm": True,

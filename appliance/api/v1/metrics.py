@@ -45,9 +45,13 @@ _Figures = Mapping[tuple[str, str, str], Statistics]
 _SERVED: Sequence[tuple[str, str, Callable[[Served], float | None]]] = (
     ("warm_ratio", "Share of requests that found a variant in memory.", lambda one: one.warm_share),
     ("cold_ratio", "Share of requests that were answered after a load.", lambda one: one.cold_share),
-    ("accuracy_ratio", "Mean accuracy of the answers.", lambda one: one.accuracy),
-    ("accuracy_normalised", "The same; 0: least accurate variant, 1: most accurate.", lambda one: one.normalised),
-    ("robustness", "Warm share times mean accuracy.", lambda one: one.robustness),
+    (
+        "accuracy_ratio",
+        "Mean accuracy of the answers; without labels, agreement.",
+        lambda one: one.accuracy,
+    ),
+    ("accuracy_normalised", "The same; 0: the worst variant, 1: the best.", lambda one: one.normalised),
+    ("robustness", "Warm share times `accuracy_ratio`.", lambda one: one.robustness),
 )
 """Gauges of each application: the end of the name, what it says, and the figure."""
 _Sample = tuple[str, float]
@@ -174,7 +178,7 @@ def _all_served(box: RunningBox) -> Iterator[str]:
         found.append(one)
         yield ""
     for name, text, value in (
-        ("robustness", "Mean over applications of warm share times accuracy.", robustness(found)),
+        ("robustness", "Mean over applications of warm share times `accuracy_ratio`.", robustness(found)),
         ("fairness", "Jain's index of the applications' warm shares; 1: all alike.", fairness(found)),
     ):
         yield from _gauge(f"appliance_{name}", text, [] if value is None else _one(value))

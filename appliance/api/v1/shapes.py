@@ -14,6 +14,7 @@ from appliance.domain.profiles import SeenRuns
 from appliance.domain.states import VariantState
 from appliance.runtime.catalogue import Catalogue
 from appliance.wire.catalogue import (
+    AccuracyShape,
     AwaitedShape,
     CutShape,
     GivenUpShape,
@@ -85,6 +86,7 @@ def variant_shapes(
     for variant in model.variants:
         yield VariantShape.model_validate(variant).model_copy(
             update={
+                "accuracy": _accuracy(variant, model),
                 "inputs": [_input(tensor, model) for tensor in variant.inputs],
                 "profile": _alone(variant.profile),
                 "residency": _residency(variant, memory),
@@ -106,6 +108,12 @@ def variant_shape(
     """A variant of a model, as it is now."""
     others = tuple(one for one in model.variants if one.id != variant.id)
     return next(variant_shapes(replace(model, variants=(variant, *others)), memory, catalogue, tried))
+
+
+def _accuracy(variant: Variant, model: Model) -> AccuracyShape | None:
+    if variant.accuracy is None:
+        return None
+    return AccuracyShape.model_validate(variant.accuracy).model_copy(update={"meaning": model.meaning_of(variant)})
 
 
 def _input(tensor: TensorSpec, model: Model) -> TensorShape:

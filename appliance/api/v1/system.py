@@ -57,7 +57,7 @@ _SERVING = ("memory", "pipelines", "queues", "residency", "selection")
 async def system(box: TheBox, principal: Member) -> SystemShape:
     """Version, load, memory, disk, policies and settings.
 
-    The numbers of models and applications are those that this key sees.
+    The numbers of models and applications are those that the tenant sees; an admin's key is told those of all, too.
     """
     memory = box.machine_memory.now()
     status = box.engine.status()
@@ -81,8 +81,11 @@ async def system(box: TheBox, principal: Member) -> SystemShape:
         settings={section: box.settings[section] for section in _SERVING if section in box.settings},
         certificate_sha256=await asyncio.to_thread(_fingerprint, box.certificate_file),
         authority_sha256=await asyncio.to_thread(_fingerprint, box.authority_file),
+        tenant=principal.tenant,
         models=len(box.catalogue.visible_models(principal.tenant)),
         applications=len(box.catalogue.visible(principal.tenant)),
+        models_of_all=len(box.catalogue.models()) if principal.is_admin else None,
+        applications_of_all=len(box.catalogue.applications()) if principal.is_admin else None,
         engine=status | {"queues": _own(status["queues"], principal)},
     )
 

@@ -26,6 +26,7 @@ from appliance.client.device.session import Box, Promise
 from appliance.client.device.tracking.tracker import Found, Tracked, Tracker
 from appliance.client.errors import UnexpectedAnswer
 from appliance.clock import NS_PER_MS, Clock, SystemClock
+from appliance.domain.accuracy import ACCURACY
 from appliance.domain.session import FrameEnd, VariantDrop
 from appliance.policies.sending.curves import DropCurves
 from appliance.policies.sending.drop import Drop
@@ -157,6 +158,8 @@ class Device:
         """How many plans have come."""
         self.accuracies: deque[float] = deque(maxlen=LATENCIES_KEPT)
         """Of the variants that answered, shares of 1, of the latest answers that say so."""
+        self.accuracy_meaning = ACCURACY
+        """What these are called, as the latest answer says: agreement with the original where there are no labels."""
         self.latencies_ms: deque[float] = deque(maxlen=LATENCIES_KEPT)
         """From capture to result, of the latest."""
 
@@ -393,6 +396,7 @@ class Device:
             self.latencies_ms.append(now_ms - captured_ms)
         if isinstance(accuracy := result.answer.get("accuracy"), float):
             self.accuracies.append(accuracy)
+            self.accuracy_meaning = result.answer.get("accuracy_meaning") or ACCURACY
         self._came.append(_Came(result.frame, result.answer, picture))
 
     def noticed(self, notice: Notice) -> None:

@@ -1,8 +1,9 @@
 """Kind `selection`: in which order an application's variants answer requests that name none.
 
 `prefer` is `accuracy`, `balanced` or `speed`; `loss_max` is what `balanced` may lose, and `accuracy_min` the least, in
-the unit of the variants' `accuracy`. Of each variant: `loss`, how far it may be behind the most accurate one at 95 %;
-`p50_ms` and `p99_ms` of a run of one item (each may be null: not known); `size_mb` in memory.
+the unit of the variants' `accuracy`; `meaning` is what the reason calls it. Of each variant: `loss`, how far it may be
+behind the most accurate one at 95 %; `p50_ms` and `p99_ms` of a run of one item (each may be null: not known);
+`size_mb` in memory.
 """
 
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from appliance.domain.accuracy import ACCURACY
 from appliance.domain.catalogue import Prefer
 from appliance.domain.units import BYTES_PER_MB
 from appliance.lab.problems.base import Name, NotNegative, Positive, Question, Shape, known, refuse_duplicates, shaped
@@ -37,6 +39,7 @@ class _Problem(Shape):
     latency_slo_ms: Positive | None = None
     accuracy_min: Points = 0.0
     loss_max: NotNegative = 0.0
+    meaning: Name = ACCURACY
     variants: Annotated[list[_Variant], Field(max_length=VARIANTS_MAX)]
 
 
@@ -62,5 +65,7 @@ def read(document: Mapping[str, Any]) -> Question[SelectionPlan]:
         Candidate(one.name, one.accuracy, one.loss, one.p50_ms, one.p99_ms, round(one.size_mb * BYTES_PER_MB))
         for one in written.variants
     ]
-    problem = SelectionInput(candidates, written.latency_slo_ms, written.accuracy_min, prefer, written.loss_max)
+    problem = SelectionInput(
+        candidates, written.latency_slo_ms, written.accuracy_min, prefer, written.loss_max, written.meaning
+    )
     return Question(lambda: policy.order(problem), answer_json)

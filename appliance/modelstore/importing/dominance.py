@@ -5,14 +5,14 @@ Pure; called by the importer once a variant has been measured, and again when an
 A variant is excluded, with the reason, when it is below the floor, or when another one is more accurate and this one
 is neither smaller in memory nor faster. More accurate is what is so for sure: by more than the samples leave open at
 95 % (`domain.confidence`), and with `SAMPLES_MIN` of them at least. Where it only looks so the variant stays, and its
-reason says that. The original needs no samples where accuracy is likeness to the original. It and the tenant's own
+reason says that. The original needs no samples where the figure is agreement with the original. It and the tenant's own
 variants are never excluded.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from appliance.domain.accuracy import SAMPLES_MIN
+from appliance.domain.accuracy import SAMPLES_MIN, meaning_of
 from appliance.domain.catalogue import Precision, Variant
 from appliance.domain.confidence import difference
 from appliance.domain.states import VariantState
@@ -54,9 +54,9 @@ def _judgement(variant: Variant, original: Variant | None, kept: Sequence[Varian
     doubt = ""
     for other in kept:
         if _comparable(variant, other) and not _is_cheaper(variant, other):
-            in_doubt = _doubt(variant, other)
+            in_doubt = _doubt(variant, other, original)
             if not in_doubt:
-                return Judgement(VariantState.EXCLUDED, _dominated(variant, other))
+                return Judgement(VariantState.EXCLUDED, _dominated(variant, other, original))
             doubt = doubt or in_doubt
     return Judgement(VariantState.READY, doubt)
 
@@ -79,7 +79,8 @@ def _memory(variant: Variant) -> float:
 def _below(variant: Variant, original: Variant | None, floor: float) -> str:
     accuracy = variant.accuracy
     assert accuracy is not None
-    figure = f"{accuracy.metric} {accuracy.share:.2f}"
+    called = meaning_of(accuracy.against, Precision.FP32 if original is None else original.precision)
+    figure = f"its {called}, {accuracy.metric} {accuracy.share:.2f},"
     if accuracy.against == "labels" and original is not None and original.accuracy is not None:
         best = original.accuracy.share
         if accuracy.share < floor * best:
@@ -89,12 +90,12 @@ def _below(variant: Variant, original: Variant | None, floor: float) -> str:
     return ""
 
 
-def _dominated(variant: Variant, other: Variant) -> str:
-    figures = _figures(variant, other)
-    return f"no more accurate than {other.name} ({figures}), and neither smaller in memory nor faster"
+def _dominated(variant: Variant, other: Variant, original: Variant | None) -> str:
+    figures = _figures(variant, other, original)
+    return f"no better than {other.name} ({figures}), and neither smaller in memory nor faster"
 
 
-def _doubt(variant: Variant, other: Variant) -> str:
+def _doubt(variant: Variant, other: Variant, original: Variant | None) -> str:
     """Why it cannot be said that `other` is the more accurate one; empty when it can."""
     mine, its = variant.accuracy, other.accuracy
     assert mine is not None and its is not None
@@ -105,16 +106,16 @@ def _doubt(variant: Variant, other: Variant) -> str:
         return ""
     wanted = f", of {SAMPLES_MIN} that it takes," if found.samples < SAMPLES_MIN else ""
     return (
-        f"stays available beside {other.name}, which seems no less accurate "
-        f"({_figures(variant, other)}) and is no larger and no slower: {found.samples} samples{wanted} do not show "
-        f"that "
+        f"stays available beside {other.name}, which seems no worse ({_figures(variant, other, original)}) and is no "
+        f"larger and no slower: {found.samples} samples{wanted} do not show that "
         f"(the difference is {found.low:+.3f} to {found.high:+.3f} at 95 %)"
     )
 
 
-def _figures(variant: Variant, other: Variant) -> str:
+def _figures(variant: Variant, other: Variant, original: Variant | None) -> str:
     assert variant.accuracy is not None and other.accuracy is not None
-    return f"{variant.accuracy.metric} {variant.accuracy.share:.3f} to {other.accuracy.share:.3f}"
+    called = meaning_of(variant.accuracy.against, Precision.FP32 if original is None else original.precision)
+    return f"{called}, {variant.accuracy.metric}: {variant.accuracy.share:.3f} to {other.accuracy.share:.3f}"
 
 
 def _comparable(variant: Variant, other: Variant) -> bool:

@@ -57,10 +57,10 @@ _UNMAPPED: Mapping[Binding, str] = {
 def _reason(problem: AdaptationInput, left: Sequence[Client], how: str) -> str:
     total = len(problem.clients)
     if not left:
-        return f"{how}: all {total} clients are mapped"
+        return f"{'the device is' if total == 1 else f'all {total} devices are'} served. Planned by {how}"
     counts = Counter(binding(client, problem.networks) for client in left)
     why = " and ".join(text.format(counts[bound]) for bound, text in _UNMAPPED.items() if counts[bound])
-    return f"{how}: {total - len(left)} of {total} clients are mapped; {why}"
+    return f"{len(left)} of {total} devices {'is' if len(left) == 1 else 'are'} not served: {why}. Planned by {how}"
 
 
 def _bound(problem: AdaptationInput, mapped: Sequence[Mapped]) -> str:
@@ -72,4 +72,4 @@ def _bound(problem: AdaptationInput, mapped: Sequence[Mapped]) -> str:
         for client in m.clients
     )
     bounds = [f"{bound} for {counts[bound]}" for bound in Binding if counts[bound]]
-    return f"; more accuracy is held back by {', '.join(bounds)}" if bounds else ""
+    return f"; better networks are held back by {', '.join(bounds)}" if bounds else ""

@@ -34,8 +34,9 @@ def answer(
         latency_ms=latency_ms,
         allocations=_rows(pipeline, plans),
         placement=placement,
-        reason=f"{how}: {cost:.4g} {UNITS[problem.cost_by]} for {latency_ms:.1f} of {_told(problem.slo_ms)} ms, on "
-        f"{workers} {'worker' if workers == 1 else 'workers'}, {new} of them new",
+        reason=f"a frame is planned to take {latency_ms:.1f} of the {_told(problem.slo_ms)} ms that its SLO allows. It "
+        f"costs {cost:.4g} {UNITS[problem.cost_by]} on {workers} {'worker' if workers == 1 else 'workers'}, "
+        f"{new} of them new ({how})",
         facts=facts,
     )
 
@@ -49,7 +50,7 @@ def refusal(
     problem: AllocationInput, how: str, missing: Collection[str], facts: Mapping[str, float | int | bool]
 ) -> AllocationPlan:
     """Nothing fits; says the nearest reason."""
-    return AllocationPlan(False, None, None, (), (), f"{how}: {_why(problem, missing)}", facts)
+    return AllocationPlan(False, None, None, (), (), f"{_why(problem, missing)} ({how})", facts)
 
 
 def _rows(pipeline: Pipeline, plans: Plans) -> tuple[Allocation, ...]:
@@ -74,5 +75,5 @@ def _why(problem: AllocationInput, missing: Collection[str]) -> str:
     if not pipeline.fits(critical_path_ms(fastest, pipeline.edges)):
         least = max(longest_through(fastest, pipeline.edges))
         return f"the fastest configurations take {least:.1f} ms{without}, the SLO is {_told(problem.slo_ms)} ms"
-    what = "no mix of full instances and one partial one a module serves the rates"
-    return f"{what} within {_told(problem.slo_ms)} ms on the workers available{without}"
+    what = f"the workers that are available cannot serve these rates within {_told(problem.slo_ms)} ms{without}"
+    return f"{what}. No mix of full instances and one partial one a module does"

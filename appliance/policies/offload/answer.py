@@ -35,9 +35,9 @@ def assemble(fleet: Fleet, decision: Decision, interval: Sequence[int], batch: S
 def _reason(fleet: Fleet, decision: Decision, admitted: Sequence[str], removed: Sequence[str], how: str) -> str:
     members = len(decision.verified.members)
     waiting = len(fleet.clients) - sum(fleet.is_served) - len(admitted)
-    said = f"{how}: {members} clients served, {len(admitted)} of them admitted now"
+    said = f"{members} {'device is' if members == 1 else 'devices are'} served, {len(admitted)} of them from now on"
     if removed:
-        said += f"; {len(removed)} removed, since the accuracy SLAs of all cannot be met"
+        said += f"; {len(removed)} served no more, for the promises of all cannot be kept"
     if waiting:
-        said += f"; {waiting} still wait, since with the next one an accuracy SLA would break"
-    return f"{said} ({decision.trials} {'plan' if decision.trials == 1 else 'plans'} tried)"
+        said += f"; {waiting} still waiting, for with the next one a promise would break"
+    return f"{said}. Planned by {how}, {decision.trials} {'plan' if decision.trials == 1 else 'plans'} tried"

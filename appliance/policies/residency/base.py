@@ -278,6 +278,15 @@ class Change:
     before: str | None
     after: str | None
 
+    @property
+    def told(self) -> str:
+        """The change for a person."""
+        if self.after is None:
+            return f"{self.application} leaves memory"
+        if self.before is None:
+            return f"{self.application} comes into memory as {self.after}"
+        return f"{self.application} goes from {self.before} to {self.after}"
+
 
 @dataclass(frozen=True, slots=True)
 class ResidencyPlan:

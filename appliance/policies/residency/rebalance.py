@@ -53,7 +53,7 @@ def rebalance(problem: ResidencyProblem) -> Steps:
     changes = draft.changes()
     if not changes:
         return ResidencyPlan("warm", None, (), "nothing better fits")
-    reason = ", ".join(f"{c.application}: {c.before or 'absent'} to {c.after or 'nothing'}" for c in changes)
+    reason = ", ".join(change.told for change in changes)
     return ResidencyPlan("cold", None, changes, reason)
 
 

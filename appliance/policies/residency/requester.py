@@ -116,7 +116,7 @@ def loads(asker: ApplicationState, option: Option, others: Sequence[Change]) -> 
     if not others:
         reason = f"{what} into free memory"
     else:
-        reason = f"{what}; for it {', '.join(_words(change) for change in others)}"
+        reason = f"{what}; for it {', '.join(change.told for change in others)}"
     return ResidencyPlan("cold", option.name, (*others, own), reason)
 
 
@@ -165,9 +165,3 @@ def _obstacles(problem: ResidencyProblem, asker: ApplicationState, smallest: Opt
 
 def _megabytes(count: int) -> str:
     return f"{count / 10**6:.6g} MB"
-
-
-def _words(change: Change) -> str:
-    if change.after is None:
-        return f"{change.application} leaves"
-    return f"{change.application} goes from {change.before} to {change.after}"

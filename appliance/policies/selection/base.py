@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from appliance.domain.accuracy import ACCURACY
 from appliance.domain.catalogue import Prefer
 
 
@@ -48,6 +49,8 @@ class SelectionInput:
     prefer: Prefer = Prefer.BALANCED
     loss_max: float = 0.0
     """What `balanced` may lose, in the unit of `accuracy`."""
+    meaning: str = ACCURACY
+    """What `accuracy` is called in the reason (`domain.accuracy`)."""
 
 
 @dataclass(frozen=True, slots=True)

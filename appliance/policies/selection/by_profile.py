@@ -34,7 +34,7 @@ class ByProfile:
             quick = [c for c in first if c.p50_ms is not None]
         chosen = [c.name for c in _fastest_first(quick)]
         order = (*chosen, *(name for name in plan.order if name not in chosen))
-        return SelectionPlan(order, f"{plan.reason}; {_reason(by_name[order[0]], by_name[plan.order[0]], problem)}")
+        return SelectionPlan(order, f"{_reason(by_name[order[0]], by_name[plan.order[0]], problem)}. {plan.reason}")
 
 
 def _good_enough(candidates: Sequence[Candidate], loss_max: float) -> list[Candidate]:
@@ -60,7 +60,7 @@ def _fastest_first(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 def _reason(chosen: Candidate, best: Candidate, problem: SelectionInput) -> str:
     if chosen is best:
-        return f"{chosen.name} is the most accurate, and no other is faster{_within(problem)}"
+        return f"{chosen.name} has the highest {problem.meaning}, and no other is faster{_within(problem)}"
     faster = f"{chosen.name} takes {chosen.p50_ms:.3g} ms, {best.name} {_ms(best.p50_ms)}"
     if chosen.loss is None:
         return f"{faster}; what it loses is not known"

@@ -21,5 +21,5 @@ class MostAccurate:
 
 
 def _reason(keeping: int, allowed: int, problem: SelectionInput) -> str:
-    floor = f"{allowed} of {len(problem.candidates)} reach the accuracy floor {problem.accuracy_min:g}"
+    floor = f"{allowed} of {len(problem.candidates)} have an {problem.meaning} of at least {problem.accuracy_min:g}"
     return floor if problem.latency_slo_ms is None else f"{floor}, {keeping} keep {problem.latency_slo_ms:g} ms"

@@ -33,6 +33,7 @@ def _asked(problem: SelectionInput) -> dict[str, object]:
         "latency_slo_ms": problem.latency_slo_ms,
         "accuracy_min": problem.accuracy_min,
         "loss_max": problem.loss_max,
+        "meaning": problem.meaning,
         "variants": _variants(problem.candidates),
     }
 

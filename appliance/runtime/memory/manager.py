@@ -486,6 +486,10 @@ class MemoryManager:
             "budget_bytes": self.budget_bytes,
             "used_bytes": self.used_bytes,
             "overhead_bytes": self._ledger.overhead_bytes,
+            "beside": [
+                {"of": of, "bytes": count_bytes}
+                for of, count_bytes in sorted(self.overheads().items(), key=lambda one: (-one[1], one[0]))
+            ],
             "asleep_bytes": self._ledger.asleep_bytes,
             "loads": self.loads,
             "wakes": self.wakes,

@@ -11,8 +11,18 @@ from appliance.runtime.pipelines.problem import Asked, stage_plans, takes_ms
 
 FEWEST = 0.01
 """Workers: fewer are told as so few."""
+SHORT = "not all fits"
+"""Notes on what is less than was asked for begin so."""
 UNUSED = "nobody has joined and no frames come: nothing is kept for it"
 """Why a plan takes nothing."""
+
+
+def _reason(planned: str, notes: Sequence[str]) -> str:
+    """Return one sentence on what is planned and on what does not fit; all else follows it."""
+    sentence, _, figures = planned.partition(". ")
+    said = [sentence, *(note for note in notes if note.startswith(SHORT))]
+    more = filter(None, [figures, *(note for note in notes if not note.startswith(SHORT))])
+    return ". ".join(filter(None, ["; ".join(said), "; ".join(more)]))
 
 
 def plan_of(live: PlannedPipeline, made: Asked, served: Served, picture: Picture, number: int) -> PipelinePlan:
@@ -33,23 +43,23 @@ def plan_of(live: PlannedPipeline, made: Asked, served: Served, picture: Picture
     has_fewer = plan.feasible and served.fps < fps * (1.0 - 1e-6)
     has_smaller = plan.feasible and fps > 0.0 and bool(made.too_large)
     if served.first:
-        notes.append("more accurate variants are too slow for the SLO")
+        notes.append("better variants are too slow for the SLO")
     if (has_fewer or not plan.feasible) and (untimed := made.untimed()):
         notes.append(untimed)
     if has_smaller:
-        notes.append(f"not all fits into memory: smaller variants than asked for serve at {', '.join(made.too_large)}")
+        notes.append(f"{SHORT} into memory: smaller variants than asked for serve at {', '.join(made.too_large)}")
     if has_cheaper:
-        notes.append("not all fits: cheaper variants than asked for serve")
+        notes.append(f"{SHORT}: cheaper variants than asked for serve")
     if has_fewer:
         count = len(live.clients.served(served.fps))
-        notes.append(f"not all fits: {served.fps:.4g} of {fps:.4g} frames a second, {count} clients, are planned with")
+        notes.append(f"{SHORT}: {served.fps:.4g} of {fps:.4g} frames a second, {count} clients, are planned with")
     return PipelinePlan(
         number=number,
         feasible=plan.feasible,
         cost=plan.cost,
         latency_ms=None if plan.latency_ms is None else plan.latency_ms + made.reserved_ms,
         stages=stages,
-        reason="; ".join([plan.reason, *notes]) if fps or not plan.feasible else UNUSED,
+        reason=_reason(plan.reason, notes) if fps or not plan.feasible else UNUSED,
         fps=served.fps,
         wanted_fps=fps,
         degraded=has_cheaper or has_fewer or has_smaller,
@@ -107,4 +117,4 @@ def is_alike(one: PipelinePlan, two: PipelinePlan) -> bool:
 
 def _words(reason: str) -> str:
     """The policy's, without its figures."""
-    return re.sub(r"\d[\d.e+-]*", "", reason.partition(";")[0])
+    return re.sub(r"\d[\d.e+-]*", "", reason.partition(". ")[0].partition(";")[0])

@@ -3,6 +3,7 @@ notable requests, and, where the box refused it, among the decisions.
 """
 
 from collections.abc import Sequence
+from operator import add
 from typing import Any
 
 from appliance.clock import NS_PER_MS, Clock
@@ -22,6 +23,7 @@ from appliance.runtime.catalogue import Catalogue, Entry
 from appliance.runtime.decisions.limits import admission, drop
 from appliance.runtime.notable import NotableRequests, noted
 from appliance.runtime.ports import DecisionSink
+from appliance.runtime.servable import Servable
 from appliance.runtime.serving.placement import Placed
 from appliance.runtime.serving.trial_samples import TrialSamples
 from appliance.runtime.telemetry import Telemetry
@@ -67,17 +69,29 @@ class Outcomes:
         if servable.variant.id in entry.trials:
             self._trials.offer_tensors(request, entry, servable.variant, outputs)
         key = (request.application_id, servable.variant.name, request.tenant)
-        parts_ns = (start_ns - placed_ns - load_ns - wake_ns, load_ns + wake_ns, end_ns - start_ns)
+        run_ns, counted = end_ns - start_ns, {"items": items, "run_items": run_items}
+        spent = Spent(request.decoded_ns, start_ns - placed_ns - load_ns - wake_ns, load_ns, wake_ns, run_ns)
+        if parts and run_items:  # else they are counted with another request's
+            self._telemetry.ran_parts(key, parts)
+        if (steps := request.steps) is not None:
+            if not steps.is_last:
+                self._telemetry.ran(key, warm=warm, compute_ns=run_ns, **counted)
+                return
+            warm, spent = warm and steps.is_warm, Spent(*map(add, spent, steps.spent))
         slo_ms = entry.application.latency_slo_ms
         kept = None if slo_ms is None else end_ns - request.arrival_ns <= slo_ms * NS_PER_MS
         is_sample = self._telemetry.done(
-            key, warm=warm, parts_ns=parts_ns, items=items, run_items=run_items, at_ns=end_ns, slo_kept=kept
+            key,
+            warm=warm,
+            parts_ns=(spent.queue_ns, spent.load_ns + spent.wake_ns, spent.compute_ns),
+            at_ns=end_ns,
+            slo_kept=kept,
+            run_ns=run_ns,
+            **counted,
         )
         is_late = request.runs_late and request.deadline_ns is not None and end_ns > request.deadline_ns
         if is_late:
             self._telemetry.late(key)
-        if parts and run_items:  # else they are counted with another request's
-            self._telemetry.ran_parts(key, parts)
         notable = self._telemetry.notable
         if notable is not None and (
             is_sample
@@ -86,29 +100,27 @@ class Outcomes:
             or kept is False
             or (request.variant is None and servable is not entry.order[0])
         ):
-            self._note(notable, request, entry, placed, run, placed_ns, is_late or kept is False)
+            self._note(notable, request, entry, servable, spent, end_ns, is_late=is_late or kept is False, warm=warm)
 
     def _note(
         self,
         notable: NotableRequests,
         request: Request,
         entry: Entry,
-        placed: Placed,
-        run: EndedRun,
-        placed_ns: int,
+        servable: Servable,
+        spent: Spent,
+        end_ns: int,
+        *,
         is_late: bool,
+        warm: bool,
     ) -> None:
         """Keep one that was answered, for whoever asks why it was slow."""
-        servable, _, warm, load_ns, wake_ns = placed
-        _, start_ns, end_ns, _ = run
         best = entry.first_choice
         is_smaller = request.variant is None and servable.name != best
         found = ((Cause.LATE, is_late), (Cause.COLD, not warm), (Cause.SMALLER, is_smaller))
         causes = tuple(cause for cause, is_so in found if is_so) or (Cause.SAMPLE,)
         kind = Kind(causes, request.tenant, servable.name, best)
         if not notable.counts(request.application_id, kind, end_ns):
-            queue_ns = start_ns - placed_ns - load_ns - wake_ns
-            spent = Spent(request.decoded_ns, queue_ns, load_ns, wake_ns, end_ns - start_ns)
             notable.add(noted(kind, request, entry.application.latency_slo_ms, end_ns, spent))
 
     def failed(self, request: Request, entry: Entry, error: Exception) -> None:

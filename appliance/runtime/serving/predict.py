@@ -16,7 +16,8 @@ from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.catalogue import Application, Late, TaskKind, TaskSpec
 from appliance.domain.errors import ApplianceError, DeadlineExceeded, LoadFailed, OutOfMemory, QueueFull, RunFailed
 from appliance.domain.names import kind_of
-from appliance.domain.request import FrameStanding, Request, Result, RunMeter, Tensors
+from appliance.domain.notable import Spent
+from appliance.domain.request import FrameStanding, Request, Result, RunMeter, Steps, Tensors
 from appliance.policies.limits.requests import is_too_late
 from appliance.runtime.catalogue import Catalogue, Entry
 from appliance.runtime.ports import MediaRunner, TextReader
@@ -411,9 +412,13 @@ class Predictor:
     ) -> tuple[list[dict[str, Any]], Mapping[str, Any]]:
         """Every step through the engine, each with the state that the one before left."""
         outputs: list[dict[str, Any]] = []
-        for step in decoded.steps:
+        last = len(decoded.steps) - 1
+        for number, step in enumerate(decoded.steps):
             inputs = step_inputs(step, run.spec, state) if run.spec.state else step
             request = _request(run, inputs)
+            if last:
+                spent = Spent(0, *(getattr(run.timings, part) for part in ("queue", "load", "wake", "compute")))
+                request.steps = Steps(number == last, all(one.warm for one in run.results), spent)
             if run.watch is not None and not run.results:
                 run.watch(request)
             if run.call.turn is not None and not run.results:
@@ -460,6 +465,7 @@ class Predictor:
             "variant": variant,
             "accuracy": accuracy.share if accuracy else None,
             "accuracy_metric": f"{accuracy.metric} against {accuracy.against}" if accuracy else None,
+            "accuracy_meaning": run.entry.model.meaning_of(answered) if answered and accuracy else None,
             "evidence": None if answered is None else answered.evidence.value,
             "warnings": [*([answered.doubt] if answered is not None and answered.doubt else []), *run.warnings],
             "warm": run.results[0].warm if run.results else True,

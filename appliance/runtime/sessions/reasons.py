@@ -15,7 +15,7 @@ def reason_for(old: str, new: Rung, zoo: Zoo, loading: str = "") -> str:
     if before is None:
         return f"{old} is in service no more"
     if new.accuracy > before.accuracy:
-        return f"{new.name} is more accurate, and there is room for it"
+        return f"{new.name} has a higher {zoo.meaning} than {old}, and there is room for it"
     if new.accuracy < before.accuracy:
-        return f"promises are kept with {new.name}, which is less accurate than {old}"
-    return f"{new.name} is as accurate as {old}, and serves all promises with less"
+        return f"promises are kept with {new.name}, which has a lower {zoo.meaning} than {old}"
+    return f"{new.name} has the same {zoo.meaning} as {old}, and serves all promises with less"

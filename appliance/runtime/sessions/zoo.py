@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from appliance.clock import NS_PER_MS
+from appliance.domain.accuracy import ACCURACY
 from appliance.domain.session import Cause
 from appliance.runtime.catalogue import Entry
 from appliance.runtime.servable import Servable
@@ -80,11 +81,16 @@ class Zoo:
         return Zoo(rungs, True, entry=self.entry, refused=(*self.refused, *others), held_beside=self.held_beside)
 
     @property
+    def meaning(self) -> str:
+        """What the accuracies of the variants are called (`domain.accuracy`)."""
+        return ACCURACY if self.entry is None else self.entry.model.meaning
+
+    @property
     def lack(self) -> tuple[Cause, str]:
         """Why there is nothing to run."""
         if self.is_short:
-            return Cause.MEMORY, f"no variant that is accurate enough fits into memory{self.held_beside}"
-        return Cause.PROCESSOR, "no variant that is accurate enough is in service and measured"
+            return Cause.MEMORY, f"no variant with enough {self.meaning} fits into memory{self.held_beside}"
+        return Cause.PROCESSOR, f"no variant with enough {self.meaning} is in service and measured"
 
 
 def zoo_of(

@@ -1,14 +1,19 @@
 """Jobs over HTTP."""
 
+import datetime
 import json
 
 import pytest
 
+from appliance.api.v1.jobs import message_of
 from appliance.client.sse import events
 from appliance.demo.zoo import toys
+from appliance.domain.jobs import JobRecord
+from appliance.domain.states import JobState
 from tests.api.stand import Stand, model_form
 
 pytestmark = pytest.mark.anyio
+QUIETLY = "waits for what requests leave of the processors: nothing new since 13:01:05 UTC"
 
 
 async def test_job_events_follow_the_job_to_its_end(stand: Stand, digits: toys.Digits) -> None:
@@ -44,6 +49,24 @@ async def test_jobs_are_listed_newest_first(stand: Stand, digits: toys.Digits) -
         seen += [one["id"] for one in page["items"]]
         cursor = page["next_cursor"]
     assert seen == sorted(made, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("state", "waits", "quiet_s", "is_busy", "message"),
+    [
+        (JobState.RUNNING, "", 21, True, QUIETLY),
+        (JobState.RUNNING, "", 19, True, "half of it"),
+        (JobState.RUNNING, "", 21, False, "half of it"),
+        (JobState.RUNNING, "waits behind an import", 21, True, "waits behind an import"),
+        (JobState.DONE, "", 21, True, "half of it"),
+    ],
+)
+def test_job_says_since_when_requests_leave_it_no_processors(
+    state: JobState, waits: str, quiet_s: int, is_busy: bool, message: str
+) -> None:
+    at = datetime.datetime(2026, 5, 1, 13, 1, 5, tzinfo=datetime.UTC)
+    job = JobRecord("j", "t", "t/m", state, "int8", 24.0, "half of it", "", at, at)
+    assert message_of(job, waits, at + datetime.timedelta(seconds=quiet_s), is_busy=is_busy) == message
 
 
 async def test_waiting_job_says_behind_how_many_imports(stand: Stand, digits: toys.Digits) -> None:

@@ -67,4 +67,8 @@ async def test_guarded_models_serve_a_pipeline_on_a_small_budget(stand_with: Sta
             await good(harbour.post("/v1/pipelines/one/clients", json={"fps": 2}))
             answer = await harbour.post("/v1/pipelines/one/predict", content=picture)
             assert [item.get("none") for item in answer.json()["items"]] == [None], answer.text
-        assert (await _memory(stand))["evictions"] == 0
+        shown = await _memory(stand)
+        assert shown["evictions"] == 0
+        assert {one["of"] for one in shown["beside"]} == {"guards", "fork servers"}
+        assert sum(one["bytes"] for one in shown["beside"]) == shown["overhead_bytes"]
+        assert shown["overhead_bytes"] + sum(one["bytes"] for one in shown["builds"]) == shown["used_bytes"]

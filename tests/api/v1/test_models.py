@@ -155,7 +155,10 @@ async def test_evaluation_set_sent_with_a_model_measures_its_accuracy(
     ended = await job_end(museum, (await museum.post("/v1/models", **form)).json()["id"])
     assert ended["state"] == "done", ended
     accuracy = (await museum.get("/v1/models/judged")).json()["variants"][0]["accuracy"]
-    assert (accuracy["metric"], accuracy["against"]) == ("top-1", "labels")
+    assert (accuracy["metric"], accuracy["against"], accuracy["meaning"]) == ("top-1", "labels", "accuracy")
+    application = (await museum.get("/v1/applications/judged")).json()
+    assert application["accuracy_meaning"] == "accuracy"
+    assert "the highest accuracy" in application["choice"]
     assert accuracy["value"] > 0.8
 
 
@@ -235,6 +238,7 @@ async def test_uploaded_variant_is_measured_called_and_deleted(stand: Stand, dig
     assert names == ["fp32", "mine"]
     shown = (await harbour.get("/v1/models/digits/variants/mine")).json()
     assert (shown["precision"], shown["accuracy"]["against"]) == ("own", "fp32")
+    assert shown["accuracy"]["meaning"] == "agreement with fp32"
     picture = next(digits.evaluation.glob("*.png")).read_bytes()
     answer = await harbour.post("/v1/applications/digits/predict?variant=mine", content=picture)
     assert answer.json()["variant"] == "mine"

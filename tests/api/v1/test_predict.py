@@ -1,11 +1,14 @@
 """Media in, answers out, over HTTP."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from appliance.demo.zoo import toys
-from tests.api.stand import ROWS, Asking, Stand, good, refusal, request_end
+from tests.api.hand_written_networks import loudness
+from tests.api.sounds import tones
+from tests.api.stand import ROWS, Asking, Stand, good, imported, refusal, request_end
 from tests.api.v1.digit_pictures import samples
 
 pytestmark = pytest.mark.anyio
@@ -26,11 +29,28 @@ async def test_predict_recognises_real_pictures(stand: Stand, digits: toys.Digit
     assert (first["warm"], first["timings_ms"]["load"] > 0) == (False, True)
     assert (answer["application"], answer["model"], answer["variant"]) == ("digits", "digits", "fp32")
     assert 0.5 < answer["accuracy"] <= 1
+    assert answer["accuracy_meaning"] == "agreement with fp32", "nobody has sent labels"
     assert answer["warm"] is True
     timings = answer["timings_ms"]
     assert set(timings) == {"decode", "queue", "load", "wake", "compute", "encode", "total"}
     assert timings["load"] == 0
     assert sum(timings.values()) - timings["total"] <= timings["total"] + 0.01
+
+
+async def test_sound_of_many_runs_counts_as_one_request(stand: Stand, tmp_path: Path) -> None:
+    """In the figures of its application and of the box; its rows and runs are counted beside that."""
+    museum = stand.client("museum")
+    network = loudness(tmp_path / "loudness.onnx").read_bytes()
+    await imported(museum, "listener", network, "voice-activity", metadata={"precisions": []})
+    await good(museum.patch("/v1/applications/listener", json={"latency_slo_ms": 3_600_000}))
+    sound = tones(tmp_path / "sound.wav", rate=16_000, seconds=4)
+    await good(museum.post("/v1/applications/listener/predict", content=sound.read_bytes()))
+    shown = (await museum.get("/v1/applications/listener")).json()
+    assert (shown["served"]["requests"], shown["served"]["warm"] + shown["served"]["cold"]) == (1, 1)
+    assert (shown["slo_requests"], shown["slo_kept"]) == (1, 1.0)
+    (row,) = (await museum.get("/v2/models/listener/stats")).json()["model_stats"]
+    assert (row["inference_stats"]["success"]["count"], row["inference_count"]) == (1, 125)
+    assert row["execution_count"] == 125
 
 
 async def test_predict_gives_form_and_body_the_same_answer(stand: Stand, digits: toys.Digits) -> None:

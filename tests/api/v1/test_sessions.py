@@ -57,6 +57,7 @@ async def test_session_is_joined_served_counted_and_left(stand: Stand, digits: t
     live = await joined(stand, LATENCY)
     shown = (await device.get(f"/v1/sessions/{live.id}")).json()
     assert (shown["state"], shown["promise"]) == ("served", LATENCY | {"accuracy_min": None})
+    assert shown["accuracy_meaning"] == "agreement with fp32"
     assert (shown["plan"]["variant"], shown["plan"]["interval"]) == ("fp32", 3)
     results = [
         await answered(stand, live, number * 3, picture) for number, (picture, _) in enumerate(samples(digits, 5))

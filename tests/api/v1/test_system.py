@@ -32,6 +32,10 @@ async def test_system_shows_sane_figures_and_the_counts_of_the_caller(stand: Sta
     assert shown["settings"].keys() == {"memory", "pipelines", "queues", "residency", "selection"}
     assert shown["settings"]["memory"]["loads_parallel_max"] == 2
     assert (await stand.client("museum").get("/v1/system")).json()["models"] == 1
+    counted = ("tenant", "models", "models_of_all", "applications_of_all")
+    assert [shown[name] for name in counted] == ["harbour", 2, None, None], "a tenant's key learns of no others"
+    operators = (await stand.client().get("/v1/system")).json()
+    assert [operators[name] for name in counted] == ["default", 1, 2, 2]
 
 
 async def test_system_out_of_file_handles_is_503_for_a_while(stand: Stand) -> None:

@@ -41,19 +41,19 @@ def test_variant_below_accuracy_floor_is_excluded_with_figures() -> None:
     """The floor is absolute for fidelity and a share of the original's accuracy on labels."""
     assert states(variant("fp32", 1.0), variant("int8", 0.31, 3, 3)) == {
         "fp32": "ready",
-        "int8": "top-1 0.31 is below the floor 0.50",
+        "int8": "its agreement with fp32, top-1 0.31, is below the floor 0.50",
     }
     hard = variant("fp32", 0.4, against="labels")
     assert states(hard, variant("int8", 0.38, 3, 3, "labels"))["int8"] == "ready"
     words = states(hard, variant("int8", 0.1, 3, 3, "labels"))["int8"]
-    assert words == "top-1 0.10 is below the floor 0.50 of the original's 0.40"
+    assert words == "its accuracy, top-1 0.10, is below the floor 0.50 of the original's 0.40"
 
 
 def test_worse_variant_neither_smaller_nor_faster_is_excluded() -> None:
     """Being cheaper in one way is enough to stay; noise is no gain."""
     original = variant("fp32", 1.0)
     assert states(original, variant("fp16", 1.0, 9.9, 10.4))["fp16"] == (
-        "no more accurate than fp32 (top-1 1.000 to 1.000), and neither smaller in memory nor faster"
+        "no better than fp32 (agreement with fp32, top-1: 1.000 to 1.000), and neither smaller in memory nor faster"
     )
     assert states(original, variant("int8", 0.9, 5, 30))["int8"] == "ready"
     assert states(original, variant("int8", 0.9, 30, 5))["int8"] == "ready"
@@ -66,7 +66,8 @@ def test_variants_of_different_sizes_are_judged_against_each_other() -> None:
     assert found == {
         "fp32": "ready",
         "int8": "ready",
-        "fp32-64x64": "no more accurate than int8 (top-1 0.800 to 0.950), and neither smaller in memory nor faster",
+        "fp32-64x64": "no better than int8 (agreement with fp32, top-1: 0.800 to 0.950), and neither smaller in memory "
+        "nor faster",
     }
 
 
@@ -106,11 +107,11 @@ def test_larger_variant_is_excluded_when_samples_show_no_gain() -> None:
     small = graded("int8", "1" * 60 + "0" * 4, 4)
     worse = graded("fp32-64x64", "1" * 52 + "0" * 12, 10)
     assert states(FP32, small, worse)["fp32-64x64"] == (
-        "no more accurate than int8 (top-1 0.812 to 0.938), and neither smaller in memory nor faster"
+        "no better than int8 (accuracy, top-1: 0.812 to 0.938), and neither smaller in memory nor faster"
     )
     unsure = graded("fp32-64x64", "1" * 57 + "0" * 7, 10)
     assert states(FP32, small, unsure)["fp32-64x64"] == (
-        "stays available beside int8, which seems no less accurate (top-1 0.891 to 0.938) and is no "
+        "stays available beside int8, which seems no worse (accuracy, top-1: 0.891 to 0.938) and is no "
         "larger and "
         "no slower: 64 samples do not show that (the difference is -0.013 to +0.104 at 95 %)"
     )
@@ -119,7 +120,7 @@ def test_larger_variant_is_excluded_when_samples_show_no_gain() -> None:
 def test_variants_on_different_samples_need_larger_difference() -> None:
     """6 of 64: 0.094 ± 0.072 in pairs, -0.018 to 0.208 by Newcombe where the 64 are not the same."""
     small = graded("int8", "1" * 60 + "0" * 4, 4)
-    for sample_set, words in (("s", "no more accurate than int8"), ("others", "64 samples do not show that")):
+    for sample_set, words in (("s", "no better than int8"), ("others", "64 samples do not show that")):
         worse = graded("fp32-64x64", "1" * 54 + "0" * 10, 10, sample_set)
         assert words in states(FP32, small, worse)["fp32-64x64"]
 
@@ -131,7 +132,7 @@ def test_six_samples_exclude_variant_only_beside_original() -> None:
     assert "6 samples, of 30 that it takes, do not show that" in words
     assert dominance([fp32, small, large], 0.5)[large.id].state is READY
     like = [variant("fp32", 1.0, samples=6), variant("fp16", 0.9, samples=6), variant("int8", 0.95, 4, 4, samples=6)]
-    assert states(*like)["fp16"].startswith("no more accurate than fp32")  # likeness to itself needs no proof
+    assert states(*like)["fp16"].startswith("no better than fp32")  # likeness to itself needs no proof
 
 
 def test_thirty_samples_suffice_to_exclude_variant() -> None:

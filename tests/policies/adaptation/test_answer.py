@@ -1,5 +1,7 @@
 """From what a search found to a plan."""
 
+from dataclasses import replace
+
 import pytest
 
 from appliance.policies.adaptation.answer import assemble
@@ -17,4 +19,9 @@ def test_plan_of_more_instances_than_workers_is_refused() -> None:
         assemble(AdaptationInput((NETWORK,), 1, (ONE, OTHER)), MAPPED, "test")
     plan = assemble(AdaptationInput((NETWORK,), 2, (ONE, OTHER)), MAPPED, "test")
     assert [(one.worker, one.clients) for one in plan.workers] == [(0, ("one",)), (1, ("other",))]
-    assert (plan.objective, plan.reason) == (10.0, "test: all 2 clients are mapped")
+    alone = assemble(AdaptationInput((NETWORK,), 1, (ONE,)), MAPPED[:1], "test")
+    assert alone.reason == "the device is served. Planned by test"
+    short = assemble(AdaptationInput((NETWORK,), 1, (ONE, replace(OTHER, rate_rps=15.0))), MAPPED[:1], "test")
+    why = "for 1 of them the workers have no room (worker capacity)"
+    assert short.reason == f"1 of 2 devices is not served: {why}. Planned by test"
+    assert (plan.objective, plan.reason) == (10.0, "all 2 devices are served. Planned by test")

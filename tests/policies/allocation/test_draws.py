@@ -118,7 +118,7 @@ def test_reason_counts_worker_types_on_the_same_cores_as_one_worker() -> None:
     problem = {"kind": "pipeline", "slo_ms": 100, "workers": workers, "modules": modules, "batch_wait": "rest"}
     answer: dict[str, Any] = plan_one(problem)
     assert [(one["worker"], one["index"]) for one in answer["placement"]] == [("X", 0), ("Y", 0)]
-    assert answer["reason"].endswith(" on 1 worker, 1 of them new")
+    assert answer["reason"].endswith(" on 1 worker, 1 of them new (frontier)")
 
 
 def test_second_pipeline_is_planned_beside_the_draws_of_the_first() -> None:

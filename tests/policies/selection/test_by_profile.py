@@ -69,13 +69,20 @@ def test_variant_faster_only_within_the_noise_does_not_come_first(p50_ms: float,
 
 def test_selection_reason_has_the_figures() -> None:
     assert plan(*RESNET).reason == (
-        "2 of 2 reach the accuracy floor 0; int8 takes 25 ms, fp32 58; it loses at most 0.04 points at 95 %"
+        "int8 takes 25 ms, fp32 58; it loses at most 0.04 points at 95 %. 2 of 2 have an accuracy of at least 0"
     )
     assert plan(*SHUFFLENET).reason == (
-        "2 of 2 reach the accuracy floor 0; fp32 is the most accurate, and no other is faster at a loss of at most "
-        "0.5 points at 95 %"
+        "fp32 has the highest accuracy, and no other is faster at a loss of at most 0.5 points at 95 %. 2 of 2 have an "
+        "accuracy of at least 0"
     )
-    assert plan(*RESNET, prefer=Prefer.ACCURACY).reason == "2 of 2 reach the accuracy floor 0"
+    assert plan(*RESNET, prefer=Prefer.ACCURACY).reason == "2 of 2 have an accuracy of at least 0"
+
+
+def test_selection_reason_names_agreement_where_no_labels_measured_it() -> None:
+    problem = SelectionInput(SHUFFLENET, prefer=Prefer.BALANCED, meaning="agreement with fp32")
+    reason = ByProfile().order(problem).reason
+    assert reason.startswith("fp32 has the highest agreement with fp32, and no other is faster")
+    assert "accura" not in reason
 
 
 def test_variant_that_may_lose_something_is_never_level_with_one_that_loses_nothing() -> None:
@@ -84,4 +91,4 @@ def test_variant_that_may_lose_something_is_never_level_with_one_that_loses_noth
     promoted = FakeCandidate("int8", 100.0, 60.0, 40, p50_ms=25.0, loss=0.13)
     for prefer in Prefer:
         assert plan(original, promoted, prefer=prefer).order == ("fp32", "int8")
-    assert "fp32 is the most accurate" in plan(original, promoted).reason
+    assert "fp32 has the highest accuracy" in plan(original, promoted).reason

@@ -47,4 +47,4 @@ def test_variant_below_the_accuracy_floor_is_excluded() -> None:
 
 def test_selection_reason_counts_variants_at_the_floor_and_slo() -> None:
     reason = MostAccurate().order(SelectionInput((FP32, INT8), 15.0, 50)).reason
-    assert reason == "2 of 2 reach the accuracy floor 50, 1 keep 15 ms"
+    assert reason == "2 of 2 have an accuracy of at least 50, 1 keep 15 ms"

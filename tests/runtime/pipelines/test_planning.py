@@ -1,6 +1,7 @@
 """The serve loop in virtual time: rounds that follow what is seen, and what becomes of them where something fails."""
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
@@ -24,7 +25,9 @@ async def test_pipeline_without_frames_or_clients_has_an_empty_plan() -> None:
         assert present(live.plan).reason == "nobody has joined and no frames come: nothing is kept for it"
         assert bench.planning.figures.rounds == 1
         await bench.feed(live, 10, 1, 2)
-        assert "worker-seconds a second" in present(live.plan).reason
+        sentence, _, figures = present(live.plan).reason.partition(". ")
+        assert re.fullmatch(r"a frame is planned to take [\d.]+ of the [\d.]+ ms that its SLO allows", sentence)
+        assert "worker-seconds a second" in figures
 
 
 @story

@@ -69,7 +69,7 @@ async def test_removal_without_planner_is_in_decision_log() -> None:
         await fleet.pass_s(2)
         fleet.sessions.planning.refused(gate.id, "v320")
         await fleet.pass_s(1)
-        assert live.reason == "memory: no variant that is accurate enough fits into memory"
+        assert live.reason == "memory: no variant with enough accuracy fits into memory"
     assert _check_log(fleet) == 1
 
 

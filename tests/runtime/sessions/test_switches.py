@@ -139,7 +139,7 @@ async def test_device_keeps_variant_beside_another_as_good() -> None:
         first.run_ms = 40.0
         await fleet.pass_s(5)
         assert live.variant == "v319"
-        assert reasons(device) == ["v319 is as accurate as v320, and serves all promises with less"]
+        assert reasons(device) == ["v319 has the same accuracy as v320, and serves all promises with less"]
 
 
 @pytest.mark.parametrize(("devices", "slower"), [(1, 1.5), (1, 2.5), (3, 2.0)])

@@ -35,7 +35,7 @@ export interface Asked {
 
 export async function answer(path: string, asked: Asked = {}): Promise<Response> {
   const headers: Record<string, string> = { Accept: 'application/json', ...asked.headers }
-  if (route.tenant && path !== '/v1/sign-in') headers['X-Tenant'] = route.tenant
+  if (route.tenant && path !== '/v1/sign-in') headers['X-Tenant'] ??= route.tenant
   if (asked.body !== undefined) headers['Content-Type'] = 'application/json'
   let response: Response
   try {
@@ -64,12 +64,12 @@ export async function ask<T>(path: string, asked: Asked = {}): Promise<T> {
 }
 
 /** All pages of a list. */
-export async function all<T>(path: string, signal?: AbortSignal): Promise<T[]> {
+export async function all<T>(path: string, signal?: AbortSignal, headers?: Record<string, string>): Promise<T[]> {
   const found: T[] = []
   let cursor = ''
   do {
     const more = `${path.includes('?') ? '&' : '?'}limit=500${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ''}`
-    const page = await ask<{ items: T[]; next_cursor: string | null }>(path + more, { signal })
+    const page = await ask<{ items: T[]; next_cursor: string | null }>(path + more, { signal, headers })
     found.push(...page.items)
     cursor = page.next_cursor ?? ''
   } while (cursor)

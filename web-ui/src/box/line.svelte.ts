@@ -7,6 +7,7 @@ export interface BoxEvent {
   id: number
   at: string
   event: string
+  severity: 'info' | 'warning' | 'error'
   tenant: string | null
   facts: Record<string, unknown>
 }

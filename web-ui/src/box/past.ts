@@ -19,7 +19,6 @@ function period(): URLSearchParams {
 export interface Past {
   /** Seconds since 1970, of each point. */
   at: number[]
-  step: number
   series: Record<string, Schemas['SeriesShape']>
 }
 
@@ -31,15 +30,13 @@ export async function past(names: string[], signal: AbortSignal, points = 180): 
   const start = Date.parse(found.start) / 1000
   return {
     at: Array.from({ length: found.count }, (_, index) => start + index * found.step_s),
-    step: found.step_s,
     series: Object.fromEntries(found.series.map((one) => [one.name, one])),
   }
 }
 
-/** Events of a rate in all the time that the box ran; `up` has to be among the series. */
+/** Events of a rate in all the time. */
 export function total(shown: Past, name: string): number {
-  const up = shown.series.up?.mean ?? []
-  return Math.round((shown.series[name]?.mean ?? []).reduce<number>((sum, one, index) => sum + (one ?? 0) * (up[index] ?? 0), 0) * shown.step)
+  return Math.round(shown.series[name]?.total ?? 0)
 }
 
 /** Times are milliseconds since 1970. */
