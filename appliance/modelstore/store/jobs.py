@@ -64,6 +64,13 @@ class Jobs:
             query = query.where(col(JobRow.id) < before)
         return await self._records.read(lambda session: [row.to_job() for row in session.exec(query)])
 
+    async def failures(self, after: datetime.datetime) -> list[JobRecord]:
+        """Return the last job of each model that has one which ended after a time, where that job failed."""
+        query = select(JobRow).where(col(JobRow.updated_at) > after).order_by(col(JobRow.id).desc())
+        rows = await self._records.read(lambda session: [row.to_job() for row in session.exec(query)])
+        last = {row.model_id: row for row in reversed(rows)}
+        return [row for row in last.values() if row.state is JobState.FAILED]
+
     async def unfinished(self) -> list[tuple[JobRecord, ImportRequest]]:
         """What is queued or was running, oldest first, with what was asked for."""
         query = select(JobRow).where(col(JobRow.state).in_(UNFINISHED)).order_by(col(JobRow.id))
