@@ -59,7 +59,9 @@ class Staged:
     name: str
     trouble: Trouble
     page: str
-    """Address of a page that shows the subject, as tenant harbour where the subject is its own."""
+    """Address of a page that shows what has the trouble."""
+    subject: str
+    """Where on that page, as a selector of CSS."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     prepare: Callable[[Prepared], None] = lambda _: None
     happen: Callable[[Clients], Awaitable[None]] = _nothing
@@ -163,30 +165,71 @@ STAGED = (
         name="over-budget",
         trouble=Trouble.APPLICATION_NEVER_FITS,
         page="/applications",
+        subject='tbody tr:has-text("digits")',
         settings={"memory": {"budget_bytes": 2**20, "wait_ms_max": 50}},
         prepare=_grow,
         happen=_ask_in_vain,
     ),
-    Staged(name="late-pipeline", trouble=Trouble.PIPELINE_LATE, page="/pipelines", happen=_send_late_frames),
+    Staged(
+        name="late-pipeline",
+        trouble=Trouble.PIPELINE_LATE,
+        page="/pipelines",
+        subject='tbody tr:has-text("signs")',
+        happen=_send_late_frames,
+    ),
     Staged(
         name="thrash",
         trouble=Trouble.RESIDENCY_THRASHES,
         page="/applications",
+        subject='tbody tr:has-text("digits")',
         settings={"residency": {"reloads_per_min_max": 2}},
         happen=_load_and_unload,
     ),
-    Staged(name="hot", trouble=Trouble.BOX_HOT, page="/box", prepare=_heat),
-    Staged(name="disk-full", trouble=Trouble.DISK_FULL, page="/box", prepare=_fill_disk),
+    Staged(name="hot", trouble=Trouble.BOX_HOT, page="/box", subject="main .card:has(.checks)", prepare=_heat),
+    Staged(
+        name="disk-full", trouble=Trouble.DISK_FULL, page="/box", subject="main .card:has(.checks)", prepare=_fill_disk
+    ),
     Staged(
         name="lost-processor",
         trouble=Trouble.PROCESSOR_LOST,
         page="/processors",
+        subject='main .card:has-text("abacus")',
         settings={"processors": [{"kind": "cpu"}, {"kind": "abacus"}]},
         prepare=_lose_processor,
     ),
-    Staged(name="broken-promise", trouble=Trouble.APPLICATION_LATE, page="/applications", happen=_break_promise),
-    Staged(name="import-failed", trouble=Trouble.IMPORT_FAILED, page="/models", happen=_import_junk),
-    Staged(name="clock-wrong", trouble=Trouble.CLOCK_WRONG, page="/box", prepare=_turn_clock_back),
-    Staged(name="key-expired", trouble=Trouble.KEY_EXPIRED, page="/tenants/harbour", prepare=_expire_key),
-    Staged(name="guard-quarantined", trouble=Trouble.VARIANT_QUARANTINED, page="/models", prepare=_quarantine),
+    Staged(
+        name="broken-promise",
+        trouble=Trouble.APPLICATION_LATE,
+        page="/applications",
+        subject='tbody tr:has-text("digits")',
+        happen=_break_promise,
+    ),
+    Staged(
+        name="import-failed",
+        trouble=Trouble.IMPORT_FAILED,
+        page="/models",
+        subject='tbody tr:has-text("junk")',
+        happen=_import_junk,
+    ),
+    Staged(
+        name="clock-wrong",
+        trouble=Trouble.CLOCK_WRONG,
+        page="/box",
+        subject="main .card:has(.checks)",
+        prepare=_turn_clock_back,
+    ),
+    Staged(
+        name="key-expired",
+        trouble=Trouble.KEY_EXPIRED,
+        page="/tenants/harbour",
+        subject='tbody tr:has-text("expired")',
+        prepare=_expire_key,
+    ),
+    Staged(
+        name="guard-quarantined",
+        trouble=Trouble.VARIANT_QUARANTINED,
+        page="/models",
+        subject='tbody tr:has-text("digits")',
+        prepare=_quarantine,
+    ),
 )

@@ -34,7 +34,9 @@ def in_words(found: "HealthShape") -> Iterator[str]:
         return
     yield f"{found.status}: {screen.count(found.conditions_in_all, 'condition')}"
     for one in found.conditions:
-        yield f"  {one.severity:<5} {one.text} {one.detail}".rstrip()
-        yield f"        since {one.since:%Y-%m-%d %H:%M} UTC. {one.action}"
+        yield f"  {one.severity:<5} {one.text}"
+        if one.detail:
+            yield f"        {one.detail}"
+        yield f"        {one.action} (since {one.since:%Y-%m-%d %H:%M} UTC)"
     if found.conditions_in_all > len(found.conditions):
         yield f"  and {found.conditions_in_all - len(found.conditions)} more"

@@ -107,3 +107,29 @@ async def test_failed_import_is_told_until_the_model_is_imported(stand: Stand, t
     model = tiny_add(tmp_path / "sums.onnx").read_bytes()
     assert (await imported(harbour, "sums", model, metadata={"precisions": []}))["state"] == "done"
     assert await conditions(harbour) == {}
+
+
+async def test_session_that_waits_for_room_is_a_condition_of_its_tenant(stand: Stand) -> None:
+    """With the reason; it ends with the session."""
+    harbour = stand.client("harbour")
+    promise, link = {"kind": "latency", "slo_ms": 100, "rate_rps": 10}, {"rtt_ms": 150, "uplink_mbps": 5}
+    order = {"application": "digits", "name": "glasses", "fps": 10, "wait": True, "promise": promise, "link": link}
+    session = await good(harbour.post("/v1/sessions", json=order))
+    assert session["state"] == "waiting"
+    told = (await conditions(harbour))["session-waits"]
+    assert (told["subject"]["name"], told["detail"]) == (session["id"], session["reason"])
+    assert "harbour/glasses at digits" in told["text"]
+    assert await conditions(stand.client("museum")) == {}
+    await good(harbour.delete(f"/v1/sessions/{session['id']}"))
+    assert await conditions(harbour) == {}
+
+
+async def test_requests_that_callers_got_wrong_are_no_condition(stand: Stand) -> None:
+    """Wrong shapes, and timeouts that were too short."""
+    harbour = stand.client("harbour")
+    wrong = {"inputs": [IMAGE["inputs"][0] | {"shape": [1, 1, 4, 16]}]}
+    hasty = IMAGE | {"parameters": {"timeout": 1}}
+    for order in (wrong, hasty):
+        for _ in range(ASKED):
+            assert not (await harbour.post("/v2/models/digits/infer", json=order)).is_success
+    assert await conditions(harbour) == {}
