@@ -101,17 +101,21 @@ class _Look:
         sensed = box.sensors.now()
         chores = {one.name: one.last for one in box.housekeeping.statuses() if one.last is not None}
         read = chores.get("check the database")
-        visible = [(model, variant) for model in box.catalogue.models() for variant in model.variants]
         loads = box.memory.loads + box.memory.wakes
+        quarantined, damaged = await self._variants()
+        await others_first()
         expired = box.keyring.expiring(now - EXPIRED_KEYS_TOLD, now)
+        await others_first()
         expiring = box.keyring.expiring(now, now + EXPIRES_SOON)
+        await others_first()
+        newest = box.keyring.newest()
         uses = await looked("keys", _uses(box, [*expired, *expiring]), {})
         backup_at, is_backup_due = await looked("backup", _backup(box, now), (None, False))
         memory = box.machine_memory.now()
         return BoxFacts(
             now=now,
             oldest=EPOCH,
-            newest=box.keyring.newest(),
+            newest=newest,
             is_ready=box.is_ready(),
             is_stuck=box.engine.is_stuck(),
             loop_late_ms=await _loop_late_ms(box),
@@ -140,8 +144,8 @@ class _Look:
             sessions=tuple(self._sessions()),
             pipelines=tuple(self._pipelines()),
             failed_imports=await looked("imports of models", _failed_imports(box, now), ()),
-            quarantined=_variants((m, v) for m, v in visible if v.state is VariantState.QUARANTINED),
-            damaged=_variants((m, v) for m, v in visible if v.is_damaged),
+            quarantined=quarantined,
+            damaged=damaged,
             expired_keys=_keys(expired, uses),
             expiring_keys=_keys(expiring, uses),
             missing_confinement=tuple(name for name in ("files", "calls") if not box.confinement.get(name, False)),
@@ -152,36 +156,62 @@ class _Look:
             unseen=unseen,
         )
 
+    async def _variants(self) -> tuple[tuple[VariantFacts, ...], tuple[VariantFacts, ...]]:
+        """Return the variants that are quarantined, and those whose files are damaged, in steps between which others
+        have their turns.
+        """
+        quarantined, damaged = [], []
+        for place, model in enumerate(self._box.catalogue.models(), 1):
+            for variant in model.variants:
+                if variant.state is VariantState.QUARANTINED:
+                    quarantined.append(_variant(model, variant))
+                if variant.is_damaged:
+                    damaged.append(_variant(model, variant))
+            if place % _STEP == 0:
+                await others_first()
+        return tuple(quarantined), tuple(damaged)
+
     async def _applications(self) -> tuple[ApplicationFacts, ...]:
-        """Return what is known of those that are in service, in steps between which others have their turns."""
-        box = self._box
+        """Return those in service of which there is something to judge, in steps between which others have their
+        turns.
+        """
+        box, found = self._box, []
+        totals = await self._totals()
+        account = MemoryAccount(box.memory, box.shares)
+        for place, entry in enumerate(box.catalogue.entries(), 1):
+            if place % _STEP == 0:
+                await others_first()
+            application, total = entry.application, totals.get(entry.application.id)
+            never_fits = "; ".join(one.detail for one in never_fits_warnings(entry, account))
+            unreachable = out_of_reach(entry)
+            if not (total or never_fits or unreachable) or not box.availability.is_open(application):
+                continue
+            asked, kept, wanted, done = total or (0, 0, 0, 0)
+            found.append(
+                ApplicationFacts(
+                    subject=_subject(SubjectKind.APPLICATION, application.id),
+                    is_shared=application.shared,
+                    slo_ms=application.latency_slo_ms,
+                    in_time=self._lately(("in time", application.id), asked, kept),
+                    answered=self._lately(("answered", application.id), wanted, done),
+                    never_fits=never_fits,
+                    out_of_reach=unreachable,
+                )
+            )
+        return tuple(found)
+
+    async def _totals(self) -> dict[str, tuple[int, int, int, int]]:
+        """Return by application the requests that had an SLO, those that kept it, those that the box had to answer, and
+        those answered, since the start.
+        """
         totals: dict[str, tuple[int, int, int, int]] = {}
-        for place, ((id, _, _), one) in enumerate(list(box.telemetry.statistics.items())):
+        for place, ((id, _, _), one) in enumerate(list(self._box.telemetry.statistics.items()), 1):
             done, more = one.outcomes.get("done", 0), totals.get(id, (0, 0, 0, 0))
             own = (one.slo_requests, one.slo_kept, done + one.unanswered, done)
             totals[id] = (own[0] + more[0], own[1] + more[1], own[2] + more[2], own[3] + more[3])
-            if place % _STEP == _STEP - 1:
+            if place % _STEP == 0:
                 await others_first()
-        account, found = MemoryAccount(box.memory, box.shares), []
-        for place, entry in enumerate(box.catalogue.entries()):
-            one_application = entry.application
-            id = one_application.id
-            asked, kept, wanted, done = totals.get(id, (0, 0, 0, 0))
-            if box.availability.is_open(one_application):
-                found.append(
-                    ApplicationFacts(
-                        subject=_subject(SubjectKind.APPLICATION, id),
-                        is_shared=one_application.shared,
-                        slo_ms=one_application.latency_slo_ms,
-                        in_time=self._lately(("in time", id), asked, kept),
-                        answered=self._lately(("answered", id), wanted, done),
-                        never_fits="; ".join(one.detail for one in never_fits_warnings(entry, account)),
-                        out_of_reach=out_of_reach(entry),
-                    )
-                )
-            if place % _STEP == _STEP - 1:
-                await others_first()
-        return tuple(found)
+        return totals
 
     def _sessions(self) -> Iterator[SessionFacts]:
         for live in self._box.sessions.list(None):
@@ -255,16 +285,13 @@ def _keys(records: list[KeyRecord], uses: Mapping[str, datetime.datetime]) -> tu
     )
 
 
-def _variants(found: Iterator[tuple[Model, Variant]]) -> tuple[VariantFacts, ...]:
-    return tuple(
-        VariantFacts(
-            model=Subject(SubjectKind.MODEL, model.name, model.tenant),
-            variant=variant.name,
-            reason=variant.reason,
-            is_shared=model.shared,
-            still_serves=variant.servable,
-        )
-        for model, variant in found
+def _variant(model: Model, variant: Variant) -> VariantFacts:
+    return VariantFacts(
+        model=Subject(SubjectKind.MODEL, model.name, model.tenant),
+        variant=variant.name,
+        reason=variant.reason,
+        is_shared=model.shared,
+        still_serves=variant.servable,
     )
 
 

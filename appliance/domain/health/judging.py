@@ -347,7 +347,7 @@ def _by_model(variants: Sequence[VariantFacts]) -> dict[Subject, list[VariantFac
 def _expiry(key: KeyFacts, now: datetime.datetime) -> str:
     word = "expired" if key.expires_at <= now else "expires"
     used = "never used" if key.used_at is None else f"last used on {key.used_at:%Y-%m-%d}"
-    return f"{key.subject.tenant}/{key.label or key.subject.name} {word} on {key.expires_at:%Y-%m-%d} ({used})"
+    return f"{key.subject.tenant}/{key.label or key.subject.name} ({used}) {word} on {key.expires_at:%Y-%m-%d}"
 
 
 def _days(days: float) -> str:
