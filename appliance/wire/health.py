@@ -55,6 +55,6 @@ class HealthShape(Shape):
     status: State
     """The worst of the conditions."""
     conditions: list[ConditionShape]
-    """What is wrong, the worst first; 500 at most."""
+    """What is wrong, the worst first; 200 at most."""
     conditions_in_all: int
     checks: list[CheckShape]

@@ -13,7 +13,7 @@ from appliance.wire.health import CheckShape, ConditionShape, HealthShape, Subje
 
 router = APIRouter(prefix="/v1/health", tags=["system"])
 
-CONDITIONS_MAX = 500
+CONDITIONS_MAX = 200
 DETAILS_MAX = 10
 """Conditions that the detail of a check names."""
 

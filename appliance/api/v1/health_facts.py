@@ -40,7 +40,7 @@ EXPIRED_KEYS_TOLD = datetime.timedelta(days=30)
 BACKUP_AGE_MAX = datetime.timedelta(hours=36)
 USES_SHOWN_MAX = 100
 """Keys of which it is looked up when they were used last."""
-_STEP = 100
+_STEP = 500
 """Applications or figures that are looked at before others have their turn."""
 
 
@@ -228,12 +228,13 @@ class _Look:
     def _pipelines(self) -> Iterator[PipelineFacts]:
         for live in self._box.pipelines.all():
             frames, plan, pipeline = live.frames, live.plan, live.pipeline
+            is_used = plan is not None and max(plan.fps, plan.wanted_fps) > 0
             yield PipelineFacts(
                 subject=_subject(SubjectKind.PIPELINE, pipeline.id),
                 slo_ms=pipeline.latency_slo_ms,
                 frames=self._lately(("frames", pipeline.id), frames.sent - frames.under_way, frames.in_time),
-                is_feasible=plan is None or plan.feasible,
-                is_degraded=plan is not None and plan.degraded,
+                is_feasible=plan is None or plan.feasible or not is_used,
+                is_degraded=plan is not None and plan.degraded and is_used,
                 reason="" if plan is None else plan.reason,
             )
 
