@@ -229,7 +229,7 @@ STAGED = (
         name="guard-quarantined",
         trouble=Trouble.VARIANT_QUARANTINED,
         page="/models",
-        subject='tbody tr:has-text("digits")',
+        subject='tbody tr:has(.badge.bad):has-text("digits")',
         prepare=_quarantine,
     ),
 )
