@@ -29,7 +29,7 @@ from appliance.runtime.sensors.sensors import Sensors
 from appliance.runtime.sensors.sysfs import SysfsSensors
 from appliance.settings import SensorSettings
 from tests.api.stand import IMAGE, good, imported
-from tests.runtime.sensors.trees import LAPTOP, tree
+from tests.runtime.sensors.sensor_files import LAPTOP, tree
 
 ASKED = 4
 """Requests that are enough for a promise to count as broken."""
