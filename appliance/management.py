@@ -18,13 +18,14 @@ from appliance.api.box import RunningBox, ServingBox
 from appliance.api.followed_jobs import FollowedJobs
 from appliance.api.service import Service
 from appliance.api.simulations import Simulations
-from appliance.api.v1.health import certificate
+from appliance.api.v1.health_facts import watch
 from appliance.clock import Clock
 from appliance.confinement.available import Confinement
 from appliance.confinement.limits import ChildLimits
 from appliance.domain.access import KeyRecord
 from appliance.domain.catalogue import Application, Model, Tenant
 from appliance.domain.errors import Unavailable
+from appliance.domain.health.memory import HealthMemory
 from appliance.domain.pipeline import Pipeline
 from appliance.modelstore.importing.deletion import ModelDeletion
 from appliance.modelstore.importing.importer import Importer, ImportOptions
@@ -117,6 +118,7 @@ class Management:
             backups=backups,
             restoring=Restoring(folder.path),
             simulations=Simulations(serving.clock),
+            health=HealthMemory(),
         )
         self._add_chores(core, settings, builds)
         self._tasks: list[asyncio.Task[None]] = []
@@ -135,14 +137,6 @@ class Management:
         self._chores.every_night(core.memory_forecasting.choose, "choose a memory forecaster")
         if settings.backups.kept:
             self._chores.every_night(self.box.backups.nightly, "nightly backup")
-        if settings.http.tls_cert is not None or settings.http.tls_self_signed:
-            self._chores.every_night(self._look_at_certificate, "look at the certificate")
-
-    async def _look_at_certificate(self) -> None:
-        """Tell of one that ends soon."""
-        for check in await asyncio.to_thread(lambda: list(certificate(self.box))):
-            if check.status != "good":
-                self.box.telemetry.emit("certificate ends soon", detail=check.detail)
 
     def service(self) -> Service:
         """Return the application that answers `/v1`, `/metrics` and the documents of this box. Any thread."""
@@ -160,6 +154,7 @@ class Management:
             "count refused sign-ins": self._each_minute(self.save_refused),
             "note uses of keys": self._each_minute(self.save_uses),
             "history": self.box.history.run(),
+            "health": watch(self.box),
             "sweep backups": self.box.backups.sweep(),
         }
         self._tasks += [asyncio.create_task(work, name=name) for name, work in background.items()]

@@ -16,6 +16,7 @@ from appliance.api.http.turns import Turns
 from appliance.api.regions.regions import Regions
 from appliance.clock import Clock
 from appliance.domain.hardware import ProcessorDescription, ProcessorStatus
+from appliance.domain.health.memory import HealthMemory
 from appliance.history.history import History
 from appliance.resources.cores import Cores
 from appliance.resources.memory import MemoryLimits
@@ -138,3 +139,4 @@ class RunningBox(ServingBox):
     backups: "Backups"
     restoring: "Restoring"
     simulations: "Simulations"
+    health: HealthMemory

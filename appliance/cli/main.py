@@ -22,6 +22,7 @@ from appliance.cli import (
     decisions,
     events,
     find,
+    health,
     history,
     imports,
     jobs,
@@ -73,6 +74,7 @@ app.command("replay", rich_help_panel=BOX)(replay.replay)
 app.command("events", rich_help_panel=BOX)(events.events)
 app.command("find", rich_help_panel=BOX)(find.find)
 app.command("audit", rich_help_panel=BOX)(audit.audit)
+app.command("health", rich_help_panel=BOX)(health.health)
 app.command("history", rich_help_panel=BOX)(history.history)
 app.command("memory", rich_help_panel=BOX)(memory.memory)
 app.command("system", rich_help_panel=BOX)(system.system)

@@ -44,6 +44,7 @@ from appliance.wire.catalogue import (
     VariantShape,
 )
 from appliance.wire.decisions import DecisionShape
+from appliance.wire.health import HealthShape
 from appliance.wire.history import HistoryShape, MemoryHistoryShape
 from appliance.wire.jobs import JobShape, UploadOrder, UploadShape
 from appliance.wire.notable import NotableShape
@@ -334,6 +335,10 @@ class Client(PipelineCalls, SessionCalls):
     def system(self) -> SystemShape:
         """The box at a glance."""
         return self._get("/v1/system", SystemShape)
+
+    def health(self) -> HealthShape:
+        """Return what is wrong with the box and its promises."""
+        return self._get("/v1/health", HealthShape)
 
     def memory(self) -> MemoryShape:
         """What is in memory."""

@@ -68,6 +68,8 @@ class Statistics:
     """Requests of the application while it had an SLO, but for those that the caller got wrong or had no quota for."""
     slo_kept: int = 0
     """Of these, answered within the SLO."""
+    unanswered: int = 0
+    """Requests that got an error because of the box."""
     last_ns: int = 0
     parts: dict[tuple[int, str, str], list[int]] = field(default_factory=dict)
     """Part of a network, group of processors and kind → its runs there, and the nanoseconds of all of them."""
@@ -247,14 +249,23 @@ class Telemetry:
         """One that is `done` was so after its deadline."""
         self._statistics(key).late += 1
 
-    def failed(self, key: tuple[str, str, str], outcome: str, took_ns: int, slo_kept: bool | None = None) -> None:
+    def failed(
+        self,
+        key: tuple[str, str, str],
+        outcome: str,
+        took_ns: int,
+        slo_kept: bool | None = None,
+        *,
+        is_boxes_fault: bool = False,
+    ) -> None:
         """Count a request that got an error: expired, rejected or failed; the variant may be unknown ("").
 
-        `slo_kept`: False where that broke an SLO.
+        `slo_kept`: False where that broke an SLO. `is_boxes_fault`: the caller could not have asked better.
         """
         statistics = self._statistics(key)
         statistics.outcomes[outcome] = statistics.outcomes.get(outcome, 0) + 1
         statistics.failed_ns += took_ns
+        statistics.unanswered += is_boxes_fault
         statistics.last_ns = self._clock.now_ns()
         _count_slo(statistics, slo_kept)
 
@@ -347,6 +358,7 @@ def merge(into: Statistics, other: Statistics) -> None:
         known[1] += took_ns
     into.late += other.late
     into.failed_ns += other.failed_ns
+    into.unanswered += other.unanswered
     into.slo_requests += other.slo_requests
     into.slo_kept += other.slo_kept
     into.last_ns = max(into.last_ns, other.last_ns)

@@ -73,25 +73,6 @@ class SettingShape(Shape):
     description: str
 
 
-class CheckShape(Shape):
-    """One thing that was looked at."""
-
-    name: str = Field(examples=["disk"])
-    status: Literal["good", "warn", "bad"]
-    """`warn`: look at it; `bad`: act now."""
-    detail: str = Field(examples=["412 MB of 64.0 GB are free where the state folder is"])
-    action: str = Field(examples=["Make room before the next import: it may need it."])
-    """What to do; empty where nothing is wrong."""
-
-
-class HealthShape(Shape):
-    """Whether the box is well."""
-
-    status: Literal["good", "warn", "bad"]
-    """The worst of the checks."""
-    checks: list[CheckShape]
-
-
 class ProcessorShape(Shape):
     """A compute device as it is scheduled."""
 

@@ -129,13 +129,19 @@ export const t = {
   gone: 'It may have been deleted meanwhile; the lists show what there is.',
   noAnswer: 'The box did not answer. What you typed is still here; try again when it is back.',
 
+  health: {
+    states: { good: 'good', warn: 'look', bad: 'act', away: 'no answer', unknown: 'not known yet' } as Record<string, string>,
+    box: (state: string) => `Box: ${state}`,
+    away: 'The box does not answer: nobody knows how it is.',
+    more: (n: number) => `and ${n} more`,
+  },
+
   overview: {
     title: 'Overview',
     lead: 'Is the box well, who is in memory, and are the promises kept?',
     health: 'Health',
     allWell: 'Everything is in order.',
     wellChecks: (n: number) => `${n} checks found nothing`,
-    status: { good: 'good', warn: 'look', bad: 'act' } as Record<string, string>,
     memory: 'Memory',
     free: 'free',
     load: 'Load',
@@ -532,6 +538,7 @@ export const t = {
     planUnused: 'Nobody has joined, and no frames come: nothing is kept for it.',
     noPlan: 'There is none: frames are served in order of their deadlines, and dropped early.',
     feasible: 'keeps the SLO',
+    framesLate: 'too few frames in time',
     degraded: 'by cheaper variants',
     infeasible: 'not possible',
     planNumber: 'Number',
@@ -688,6 +695,7 @@ export const t = {
     made: 'Made',
     expires: 'Expires',
     soon: 'soon',
+    expired: 'expired',
     used: 'Last used',
     never: 'never',
     calls: 'Calls',

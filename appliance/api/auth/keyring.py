@@ -157,6 +157,10 @@ class KeyRing:
         ]
         return [record for _, _, record in sorted(ends, key=lambda end: end[:2])]
 
+    def newest(self) -> datetime.datetime | None:
+        """Return when the newest key was made; None: there is no key."""
+        return max((one.record.created_at for one in self._entries.values()), default=None)
+
     def remove(self, key_id: str) -> None:
         """Forget a key; one that is not there is no error."""
         self.changes += 1

@@ -87,6 +87,12 @@ def _slo_warnings(entry: Entry) -> list[SloWarning]:
     return [SloWarning(variant=variant, p99_ms=p99_ms, detail=_detail(variant, p99_ms, slo_ms))]
 
 
+def out_of_reach(entry: Entry) -> str:
+    """Return why no variant keeps the SLO even where it waits for no other run; empty: one does, or is not measured."""
+    slo_ms = entry.application.latency_slo_ms or 0.0
+    return "".join(one.detail for one in _slo_warnings(entry) if not fits_alone(one.p99_ms, slo_ms))
+
+
 def refuse_broken(entry: Entry) -> None:
     """Raises: SloNotKept where no variant keeps the SLO."""
     for warning in _slo_warnings(entry):

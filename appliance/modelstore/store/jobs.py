@@ -3,7 +3,7 @@
 import datetime
 
 from sqlalchemy.orm import defer
-from sqlmodel import Session, col, select
+from sqlmodel import Session, col, func, select
 
 from appliance.domain.errors import UnknownJob
 from appliance.domain.jobs import ImportRequest, JobRecord
@@ -62,6 +62,13 @@ class Jobs:
             query = query.where(JobRow.model_id == model_id)
         if before:
             query = query.where(col(JobRow.id) < before)
+        return await self._records.read(lambda session: [row.to_job() for row in session.exec(query)])
+
+    async def failures(self, after: datetime.datetime) -> list[JobRecord]:
+        """Return the last job of each model, where that job failed after a time; the newest first, a page at most."""
+        last = select(func.max(JobRow.id)).where(col(JobRow.updated_at) > after).group_by(col(JobRow.model_id))
+        query = select(JobRow).where(col(JobRow.id).in_(last), JobRow.state == JobState.FAILED.value)
+        query = query.order_by(col(JobRow.id).desc()).limit(PAGE)
         return await self._records.read(lambda session: [row.to_job() for row in session.exec(query)])
 
     async def unfinished(self) -> list[tuple[JobRecord, ImportRequest]]:

@@ -77,12 +77,12 @@ class ResidencyLoop:
         self._memory = memory
         self._windows = windows
         self._tick_ns = int(tick_ms * NS_PER_MS)
-        self._reloads = Reloads(clock, events, reloads_per_min_max)
+        self.reloads = Reloads(clock, events, reloads_per_min_max)
         self.enactor = PlanEnactor(
             groups=groups,
             arbiter=arbiter,
             memory=memory,
-            reloads=self._reloads,
+            reloads=self.reloads,
             on_brought=self._moved,
         )
         self.neighbours = Neighbours(
@@ -292,7 +292,7 @@ class ResidencyLoop:
             if expectation.name not in names:
                 self._expectations.forget(expectation.name)
                 self._arbiter.forget(expectation.name)
-                self._reloads.forget(expectation.name)
+                self.reloads.forget(expectation.name)
                 self._procured_ns.pop(expectation.name, None)
         self._wishes.forget(lambda one: self._groups.of_application(one) is None)
 
@@ -366,7 +366,7 @@ class ResidencyLoop:
         self._groups.comes_by_wake(build_id, wakes=self._memory.will_sleep(build_id))
         if group is not None:
             if not build.is_woken and build_id not in self._arbiter.beside.neighbours:
-                self._reloads.note(group.name)
+                self.reloads.note(group.name)
             self._expectations.look_again(group.name)
         self._moved()
 
@@ -391,6 +391,10 @@ class ResidencyLoop:
         self._wake.set()
 
     # -- for people ----------------------------------------------------------------------------------------------------
+
+    def changes_per_min(self) -> Mapping[str, int]:
+        """Return how often variants of an application came into memory in the last minute, where any did."""
+        return self.reloads.all_per_min()
 
     def snapshot(self) -> dict[str, Any]:
         """For `/v1/memory`: the windows, and how often the sets changed."""
@@ -417,8 +421,8 @@ class ResidencyLoop:
             "variants": [o.name for o in group.options],
             "forecaster": expectation.forecaster.name,
             "expected_in_ms": None if next_ns is None else (next_ns - now_ns) / NS_PER_MS,
-            "reloads_per_min": self._reloads.per_min(group.name),
-            "thrashes": self._reloads.thrashes(group.name),
+            "reloads_per_min": self.reloads.per_min(group.name),
+            "thrashes": self.reloads.thrashes(group.name),
         }
 
 

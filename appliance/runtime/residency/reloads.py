@@ -16,7 +16,7 @@ class Reloads:
         """A group that was changed `per_min_max` times in a minute thrashes."""
         self._clock = clock
         self._events = events
-        self._per_min_max = per_min_max
+        self.per_min_max = per_min_max
         self._changes: dict[str, deque[int]] = {}
         self._thrashing: set[str] = set()
         self._thrashes: Counter[str] = Counter()
@@ -34,10 +34,15 @@ class Reloads:
             changes.popleft()
         return len(changes)
 
+    def all_per_min(self) -> dict[str, int]:
+        """Return the changes of each group in the last minute, where there were any."""
+        counts = ((group, self.per_min(group)) for group in self._changes)
+        return {group: count for group, count in counts if count}
+
     def is_thrashing(self, group: str) -> bool:
         """Whether it changed too often in the last minute to be changed again without need."""
         count = self.per_min(group)
-        if count < self._per_min_max:
+        if count < self.per_min_max:
             self._thrashing.discard(group)
             return False
         if group not in self._thrashing:

@@ -136,7 +136,9 @@ class Outcomes:
         variant, key = self._counted(request, entry)
         took_ns = now_ns - request.arrival_ns
         is_broken = _breaks_slo(request, entry.application.latency_slo_ms, error)
-        self._telemetry.failed(key, outcome, took_ns, slo_kept=False if is_broken else None)
+        is_ours = _is_boxes_fault(error) and not isinstance(error, DeadlineExceeded)
+        kept = False if is_broken else None
+        self._telemetry.failed(key, outcome, took_ns, slo_kept=kept, is_boxes_fault=is_ours)
         notable = self._telemetry.notable
         if notable is not None:
             causes = (Cause.FAILED, Cause.LATE) if isinstance(error, DeadlineExceeded) else (Cause.FAILED,)
@@ -170,9 +172,14 @@ def result_of(placed: Placed, run: EndedRun, placed_ns: int, ran_on: str = "", p
     return Result(outputs, variant.id, variant.name, variant.number, warm, *timings, parts, build_id, *known)
 
 
+def _is_boxes_fault(error: Exception) -> bool:
+    """Whether the box kept the request from its answer, rather than the caller."""
+    return isinstance(error, _BREAK_THE_SLO) and not isinstance(error, RunRefused)
+
+
 def _breaks_slo(request: Request, slo_ms: float | None, error: Exception) -> bool:
     """Whether a promise is broken by this error; not where the caller was in more haste than the SLO."""
-    if slo_ms is None or not isinstance(error, _BREAK_THE_SLO) or isinstance(error, RunRefused):
+    if slo_ms is None or not _is_boxes_fault(error):
         return False
     promised_ns = request.arrival_ns + int(slo_ms * NS_PER_MS)
     is_hasty = request.deadline_ns is not None and request.deadline_ns < promised_ns

@@ -226,6 +226,17 @@ export interface components {
             fps: number;
             id: string;
         };
+        ConditionShape: {
+            action: string;
+            detail: string;
+            id: components["schemas"]["Trouble"];
+            /** @enum {string} */
+            severity: "good" | "warn" | "bad";
+            /** Format: date-time */
+            since: string;
+            subject: components["schemas"]["SubjectShape"];
+            text: string;
+        };
         /** @enum {string} */
         CostBy: "price" | "energy" | "seconds";
         CostShape: {
@@ -342,6 +353,8 @@ export interface components {
         };
         HealthShape: {
             checks: components["schemas"]["CheckShape"][];
+            conditions: components["schemas"]["ConditionShape"][];
+            conditions_in_all: number;
             /** @enum {string} */
             status: "good" | "warn" | "bad";
         };
@@ -1304,6 +1317,13 @@ export interface components {
             until: string | null;
             variant: string;
         };
+        /** @enum {string} */
+        SubjectKind: "box" | "processor" | "application" | "pipeline" | "session" | "model" | "key";
+        SubjectShape: {
+            kind: components["schemas"]["SubjectKind"];
+            name: string;
+            tenant: string | null;
+        };
         SystemShape: {
             applications: number;
             applications_of_all?: number | null;
@@ -1427,6 +1447,8 @@ export interface components {
             /** @default 0 */
             watched: number;
         };
+        /** @enum {string} */
+        Trouble: "service-stopping" | "run-stuck" | "event-loop-late" | "database-failed" | "processor-lost" | "no-processor" | "processor-throttled" | "box-hot" | "machine-memory-low" | "memory-over-budget" | "memory-no-room" | "residency-thrashes" | "disk-full" | "disk-low" | "disk-fills" | "clock-wrong" | "application-late" | "application-fails" | "application-never-fits" | "slo-out-of-reach" | "session-broken" | "session-waits" | "pipeline-late" | "pipeline-without-plan" | "pipeline-degraded" | "import-failed" | "variant-quarantined" | "model-damaged" | "key-expired" | "key-expires-soon" | "not-confined" | "certificate-unreadable" | "certificate-ends-soon" | "backup-old" | "chore-failed" | "check-failed";
         /** @enum {string} */
         Unverified: "never" | "allow";
         UnverifiedWarning: {

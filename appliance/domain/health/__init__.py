@@ -1,0 +1,1 @@
+"""Health: what is wrong with a box and its promises, decided from facts by one pure function."""
