@@ -254,6 +254,24 @@ async def test_picture_of_a_frame_counts_in_memory_while_needed() -> None:
         await first
 
 
+@pytest.mark.parametrize(
+    ("names", "decoded_bytes"),
+    [(("find",), 0), (("find", "what"), 32 * 32 * 3), (("find", "table"), 0)],
+    ids=["one network", "two networks", "one of two takes no picture"],
+)
+@story
+async def test_picture_is_decoded_once_for_two_networks_that_take_it(
+    names: tuple[str, ...], decoded_bytes: int
+) -> None:
+    """Else each decodes what it takes by itself, at the size that it needs."""
+    desk = Desk()
+    desk.bench.add({"v": Cost()}, name="table")
+    asks = [Ask(name=name, application_id=f"t/{name}") for name in names]
+    media = Media(picture())
+    found = await desk.stages.read(media, asks, ItemCall("t", "r", 0, 1 << 62), is_cut=False)
+    assert (desk.held.taken, found is media) == (decoded_bytes, not decoded_bytes)
+
+
 @story
 async def test_frame_of_a_tenant_deleted_meanwhile_ends_early() -> None:
     """Long before its deadline, without a word in the log: the frame has no places any more but the one that it has."""

@@ -141,3 +141,8 @@ def test_jtop_without_a_service_has_no_readings() -> None:
     client.ok = lambda spin: True
     made.look_round()
     assert made.read()
+
+
+def test_jtop_names_no_throttled_part() -> None:
+    """The kernel does; what sensors say is put together by name."""
+    assert JtopSensors(jetson).throttled() == {}

@@ -161,6 +161,23 @@ async def test_waiting_frame_goes_on_as_its_batch_is_planned_then(
 
 
 @story
+async def test_planned_batch_is_to_begin_until_it_begins_or_its_grace_ends() -> None:
+    """A worker that is free for a frame that nobody planned must be free for these as well."""
+    gates = Gates((10, "a"), (50, "b", "c"), (90, "d"))
+
+    def beginning(in_ms: float) -> int:
+        return gates.batches.beginning(gates.bench.clock.now_ns() + int(in_ms * NS_PER_MS))
+
+    assert [beginning(in_ms) for in_ms in (10, 11, 50, 51, 91)] == [0, 1, 1, 2, 3]
+    await gates.went(("a", 5))
+    assert beginning(86) == 2
+    await gates.bench.pause(49)
+    assert beginning(37) == 2, "its grace ends now"
+    await gates.bench.pause(1)
+    assert beginning(36) == 1
+
+
+@story
 async def test_frame_in_no_batch_does_not_wait() -> None:
     assert await Gates((50, "a", "b")).comes("z", 1) == (1, 0)
 
