@@ -1,10 +1,11 @@
 """Whether the tests notice faults: mutants of functions that two commits share, and the share that tests of each kill.
 
-Functions are drawn by a seed from those that both commits have, in files of the same path. A mutant changes one
-comparison, operator, constant, return value or call of such a function. The tests that cover its line run, the most
-specific first, for `--seconds` at most: a mutant that none of them notices by then survives. Which tests cover a line
-is learnt by one run of the gate with coverage, or read from `--contexts-before` and `--contexts-after`, which such runs
-have written. Tests that look at a box in another process count for no line.
+Functions are drawn by a seed from those that both commits have, in files of the same path, and of each a change that
+both can have: of one comparison, operator, constant, return value or call. The tests that cover its line run, the most
+specific first, for `--seconds` at most: a mutant that none of them notices by then survives. A test that fails without
+the mutant as well notices nothing. Both commits' tests run at once, so that a busy machine is as slow for both. Which
+tests cover a line is learnt by one run of the gate with coverage, or read from `--contexts-before` and
+`--contexts-after`, which such runs have written. Tests that look at a box in another process count for no line.
 
 Asked: the share killed is no smaller than before.
 """
@@ -13,11 +14,17 @@ import ast
 import copy
 import os
 import random
+import re
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import accumulate, product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +34,8 @@ from benchmarks import _results as results
 
 PACKAGES = ("domain", "policies", "runtime", "api", "modelstore")
 ROOT = Path(__file__).resolve().parent.parent
+_FIRST, _MOST = 20, 200
+"""How many tests of a mutant run at first, and how many at most."""
 _SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And,
@@ -36,12 +45,23 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Mutant(NamedTuple):
-    """A file's path below the root, the line that is changed, what it was and became, and the file's text then."""
+    """A file's path below the root, the line that is changed, its bytes from and to, and what they become."""
 
     path: str
     line: int
-    words: str
-    text: str
+    start: int
+    end: int
+    new: str
+
+    @contextmanager
+    def within(self, root: Path) -> Iterator[None]:
+        """Change the file of a checkout for a time."""
+        before = (root / self.path).read_bytes()
+        (root / self.path).write_bytes(before[: self.start] + self.new.encode() + before[self.end :])
+        try:
+            yield
+        finally:
+            (root / self.path).write_bytes(before)
 
 
 class Tree:
@@ -51,19 +71,18 @@ class Tree:
         self.root = root
         self._data = coverage.CoverageData(str(contexts or self._learnt()))
         self._data.read()
-        self._of_file = {Path(file).relative_to(self._root_of_data()).as_posix(): file for file in self._measured()}
-        self._lines = Counter(
-            test
-            for file in self._measured()
-            for tests in self._data.contexts_by_lineno(file).values()
-            for test in tests
-        )
+        measured = [file for file in self._data.measured_files() if "/appliance/" in file]
+        top = Path(os.path.commonpath(measured)).parent
+        self._of_file = {Path(file).relative_to(top).as_posix(): file for file in measured}
+        self._sound: set[str] = set()
+        self._lines: Counter[str] = Counter()
+        for file in measured:
+            self._lines.update(test for tests in self._covering(file).values() for test in tests)
 
-    def _measured(self) -> list[str]:
-        return [file for file in self._data.measured_files() if "/appliance/" in file]
-
-    def _root_of_data(self) -> Path:
-        return Path(os.path.commonpath(self._measured())).parent
+    def _covering(self, file: str) -> dict[int, set[str]]:
+        """Return the tests that run each line of a file."""
+        contexts = self._data.contexts_by_lineno(file).items()
+        return {line: {test.rpartition("|")[0] for test in tests if test} for line, tests in contexts}
 
     def _learnt(self) -> Path:
         """Run the gate; tests that fail then are no reason to stop."""
@@ -72,61 +91,72 @@ class Tree:
         self._pytest(order, None, COVERAGE_FILE=str(file))
         return file
 
-    def functions(self) -> Iterator[tuple[str, str]]:
-        """Yield path and qualified name of each function of the packages that has something to change."""
+    def mutants(self) -> dict[tuple[str, str], dict[str, Mutant]]:
+        """Return the mutants of each function, by path and qualified name and then by what was and what becomes."""
+        found: dict[tuple[str, str], dict[str, Mutant]] = {}
         for package in PACKAGES:
             for file in sorted((self.root / "appliance" / package).rglob("*.py")):
-                for name, function in _functions(ast.parse(file.read_text())):
-                    if next(_changes(function), None):
-                        yield file.relative_to(self.root).as_posix(), name
+                path, body = file.relative_to(self.root).as_posix(), file.read_bytes()
+                starts = [0, *accumulate(map(len, body.splitlines(keepends=True)))]
+                for name, function in _functions(ast.parse(body)):
+                    for node, changed in _changes(function):
+                        text = ast.unparse(changed)
+                        new = f"({text})" if isinstance(changed, ast.expr) else text
+                        start = starts[node.lineno - 1] + node.col_offset
+                        end = starts[(node.end_lineno or 0) - 1] + (node.end_col_offset or 0)
+                        mutant = Mutant(path, node.lineno, start, end, new)
+                        found.setdefault((path, name), {}).setdefault(f"{ast.unparse(node)} -> {new}", mutant)
+        return found
 
-    def mutant(self, path: str, name: str, chance: float) -> Mutant:
-        """Return one of a function's mutants, by a number in 0-1."""
-        text = (self.root / path).read_text()
-        changes = list(_changes(dict(_functions(ast.parse(text)))[name]))
-        node, changed = changes[int(chance * len(changes))]
-        lines = text.encode().splitlines(keepends=True)
-        start = sum(map(len, lines[: node.lineno - 1])) + node.col_offset
-        assert node.end_lineno is not None
-        assert node.end_col_offset is not None
-        end = sum(map(len, lines[: node.end_lineno - 1])) + node.end_col_offset
-        body, new = (
-            text.encode(),
-            f"({ast.unparse(changed)})" if isinstance(changed, ast.expr) else ast.unparse(changed),
-        )
-        return Mutant(
-            path, node.lineno, f"{ast.unparse(node)} -> {new}", (body[:start] + new.encode() + body[end:]).decode()
-        )
+    def end(self, mutant: Mutant, seconds: float) -> str:
+        """Return "killed" if a test that covers the mutant's line fails within the time, and passes without the mutant;
+        else how it survives.
+        """
+        file, end = self._of_file.get(mutant.path), time.monotonic() + seconds
+        covering = self._covering(file).get(mutant.line, set()) if file else set()
+        tests = sorted(covering, key=lambda test: (self._lines[test], test))
+        # A server takes longer than many tests that need none, and collecting many tests longer than running a few.
+        for some, lane in product((tests[:_FIRST], tests[_FIRST:_MOST]), ("fast", "gate")):
+            names = some
+            while names:
+                with mutant.within(self.root):
+                    status, said = self._pytest(["-x", "--lane", lane, *names], end - time.monotonic())
+                if status is None:
+                    return "out of time"
+                if status in (0, 5):  # all passed; none of this lane
+                    break
+                failed = [name for name in names if re.search(rf"^(FAILED|ERROR) {re.escape(name)}( - |$)", said, re.M)]
+                if self.passes(failed or names):
+                    return "killed"
+                names = [name for name in names if failed and name not in failed]
+        return "all tests pass" if tests else "no test covers it"
 
-    def kills(self, mutant: Mutant, seconds: float) -> bool:
-        """Whether a test that covers the mutant's line fails within the time."""
-        file = self._of_file.get(mutant.path)
-        covering = self._data.contexts_by_lineno(file).get(mutant.line, []) if file else []
-        tests = sorted((test for test in covering if test), key=lambda test: (self._lines[test], test))
-        names = list(dict.fromkeys(test.partition("|")[0] for test in tests))
-        if not names:
-            return False
-        path = self.root / mutant.path
-        before = path.read_text()
-        path.write_text(mutant.text)
-        try:
-            return self._pytest(["-x", "-q", "--no-header", "-p", "no:randomly", *names[:200]], seconds) == 1
-        finally:
-            path.write_text(before)
+    def passes(self, names: list[str]) -> bool:
+        """Whether tests pass without a mutant."""
+        if not self._sound.issuperset(names) and self._pytest(["--lane", "gate", *names], None)[0] == 0:
+            self._sound.update(names)
+        return self._sound.issuperset(names)
 
-    def _pytest(self, order: list[str], seconds: float | None, **environment: str) -> int | None:
-        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *order]
-        try:
-            return subprocess.run(
-                command, cwd=self.root, env={**os.environ, "PYTHONPATH": str(self.root), **environment},
-                timeout=seconds, capture_output=True, check=False,
-            ).returncode  # fmt: skip
-        except subprocess.TimeoutExpired:
-            return None
+    def _pytest(self, order: list[str], seconds: float | None, **environment: str) -> tuple[int | None, str]:
+        """Return how pytest ended, None after the time, and what it said."""
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--basetemp={self.root}.tests"]
+        with tempfile.TemporaryFile("w+") as said:
+            run = subprocess.Popen(
+                [*command, *order], cwd=self.root, env={**os.environ, "PYTHONPATH": str(self.root), **environment},
+                stdout=said, stderr=said, start_new_session=True,
+            )  # fmt: skip
+            try:
+                status: int | None = run.wait(seconds)
+            except subprocess.TimeoutExpired:
+                os.killpg(run.pid, signal.SIGKILL)
+                run.wait()
+                status = None
+            said.seek(0)
+            return status, said.read()
 
 
 def main() -> None:
-    """Print a line for each survivor, and the shares by package."""
+    """Print how each mutant ends with the tests of both commits, and the shares by package."""
     parser = results.parser(__doc__)
     parser.add_argument("--before", required=True, metavar="REVISION", help="the commit to compare with")
     parser.add_argument("--contexts-before", type=Path, metavar="FILE")
@@ -135,30 +165,28 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=60.0, help="how long the tests of a mutant may take")
     chosen = results.options(parser)
-    with tempfile.TemporaryDirectory() as folder:
-        trees = {}
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor() as pool:
+        trees = []
         for name, revision in (("before", chosen.before), ("after", "HEAD")):
             root = Path(folder, name)
             subprocess.run(["git", "clone", "--quiet", str(ROOT), str(root)], check=True)
             subprocess.run(["git", "checkout", "--quiet", revision], cwd=root, check=True)
-            trees[name] = Tree(root, getattr(chosen, f"contexts_{name}"))
-        shared = sorted(set(trees["before"].functions()) & set(trees["after"].functions()))
+            trees.append(Tree(root, getattr(chosen, f"contexts_{name}")))
+        before, after = (tree.mutants() for tree in trees)
+        shared = {place: sorted(before[place].keys() & after[place].keys()) for place in before.keys() & after.keys()}
         generator = random.Random(chosen.seed)
-        drawn = [(path, name, generator.random()) for path, name in generator.sample(shared, chosen.mutants)]
-        killed: Counter[tuple[str, str]] = Counter()
-        for path, name, chance in drawn:
-            for when, tree in trees.items():
-                mutant = tree.mutant(path, name, chance)
-                if tree.kills(mutant, chosen.seconds):
-                    killed[path.split("/")[1], when] += 1
-                else:
-                    results.row(f"survives {when}", place=f"{path}:{mutant.line} {name}", change=mutant.words)
+        drawn = generator.sample(sorted(place for place, words in shared.items() if words), chosen.mutants)
+        killed: Counter[tuple[str, int]] = Counter()
+        for place, words in [(place, generator.choice(shared[place])) for place in drawn]:
+            mutants = (before[place][words], after[place][words])
+            ends = list(pool.map(lambda tree, mutant: tree.end(mutant, chosen.seconds), trees, mutants))
+            results.row(f"{place[0]}:{mutants[1].line} {place[1]}", change=repr(words), before=ends[0], after=ends[1])
+            killed.update((place[0].split("/")[1], side) for side, end in enumerate(ends) if end == "killed")
         results.head("package", "mutants", "killed before", "killed after", title="Mutants")
         for package in PACKAGES:
-            count = sum(path.split("/")[1] == package for path, _, _ in drawn)
-            results.cells(package, count, killed[package, "before"], killed[package, "after"])
-        totals = [sum(number for (_, when), number in killed.items() if when == name) for name in trees]
-        results.cells("all", len(drawn), *totals)
+            count = sum(path.split("/")[1] == package for path, _ in drawn)
+            results.cells(package, count, killed[package, 0], killed[package, 1])
+        results.cells("all", len(drawn), *(sum(killed[package, side] for package in PACKAGES) for side in (0, 1)))
 
 
 def _functions(tree: ast.AST, above: str = "") -> Iterator[tuple[str, Function]]:
@@ -174,7 +202,7 @@ def _changes(function: Function) -> Iterator[tuple[ast.expr | ast.stmt, ast.expr
     """Yield each node of a function's body that can be changed, beside what it becomes."""
     for statement in function.body:
         for node in _walk(statement):
-            changed = copy.deepcopy(node)
+            changed = copy.copy(node)
             match changed:
                 case ast.Compare(ops=[operator]) if type(operator) in _SWAPS:
                     changed.ops = [_SWAPS[type(operator)]()]  # type: ignore[list-item]
