@@ -53,6 +53,8 @@ async def test_tenant_memory_account_ends_at_tenant_ceiling() -> None:
     assert (bench.core.account.room_of("t"), fits(bench, "large"), fits(bench, "small")) == (70 * MB, False, True)
     bench.core.charge_guards({("t", "cpu"): 20 * MB})
     assert (bench.core.account.room_of("t"), fits(bench, "small")) == (50 * MB, False)
+    bench.core.charge_guards({("t", "cpu"): 80 * MB})
+    assert bench.core.account.room_of("t") == 0
 
 
 @story
