@@ -85,6 +85,17 @@ async def test_plan_is_made_early_only_for_link_change_with_effect(
 
 
 @story
+async def test_decision_times_of_a_session_are_zero_once_nothing_is_planned_with_it() -> None:
+    async with box_with(ZOO) as (fleet, gate):
+        live = await fleet.camera(gate, LatencyPromise(300.0, 10.0))
+        await fleet.pass_s(2)
+        assert fleet.sessions.planning.decisions_of(live)[0] > 0
+        await fleet.sessions.end(live)
+        await fleet.pass_s(10)
+        assert fleet.sessions.planning.decisions_of(live) == (0, 0.0, 0.0)
+
+
+@story
 async def test_session_beyond_capacity_is_refused_and_breaks_no_promise() -> None:
     """Cameras join until a session is refused, with the processor as the cause; all that were let in keep their
     promise.
