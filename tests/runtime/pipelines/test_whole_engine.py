@@ -145,6 +145,20 @@ async def test_frames_beyond_the_plan_have_a_lower_priority_than_planned() -> No
 
 
 @story
+async def test_frame_beyond_the_plan_is_turned_away_while_a_worker_is_busy() -> None:
+    """With all workers free it is answered."""
+    desk = Desk()
+    async with desk.working():
+        await desk.bench.pause(1)
+        free = json.loads(await desk.ask(is_planned=False))
+        planned = asyncio.create_task(desk.ask())
+        await desk.bench.pause(10)
+        busy = json.loads(await desk.ask(is_planned=False))
+        await planned
+    assert [frame["items"][0].get("none") for frame in (free, busy)] == [None, "dropped"]
+
+
+@story
 async def test_frame_with_real_tasks_is_answered_with_labels_and_boxes() -> None:
     """Each crop is classified by itself, and its box is where it lies in the picture; the figures say what was done."""
     desk = Desk()
