@@ -159,6 +159,18 @@ async def test_frame_beyond_the_plan_is_turned_away_while_a_worker_is_busy() -> 
 
 
 @story
+async def test_plan_for_fewer_frames_counts_on_the_client_that_joined_first() -> None:
+    """The plan has room for the frames of one of two; of the other's, two that come at once are let through."""
+    desk = Desk()
+    live = desk.pipelines.get("t/signs")
+    for session in ("first", "second"):
+        await desk.pipelines.join("t/signs", 5, "t", session=session)
+    live.new_plan(PipelinePlan(1, True, 1.0, 100.0, (), "", 5.0, 10.0))
+    assert [live.is_served("second") for _ in range(4)] == [True, True, False, False]
+    assert [live.is_served("first") for _ in range(4)] == [True] * 4
+
+
+@story
 async def test_frame_with_real_tasks_is_answered_with_labels_and_boxes() -> None:
     """Each crop is classified by itself, and its box is where it lies in the picture; the figures say what was done."""
     desk = Desk()
