@@ -139,11 +139,12 @@ class Tree:
 
     def _pytest(self, order: list[str], seconds: float | None, **environment: str) -> tuple[int | None, str]:
         """Return how pytest ended, None after the time, and what it said."""
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--basetemp={self.root}.tests"]
-        with tempfile.TemporaryFile("w+") as said:
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        # A folder for each run: a test that is killed may leave a file system mounted in its own, which then stays.
+        with tempfile.TemporaryFile("w+") as said, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             run = subprocess.Popen(
-                [*command, *order], cwd=self.root, env={**os.environ, "PYTHONPATH": str(self.root), **environment},
-                stdout=said, stderr=said, start_new_session=True,
+                [*command, f"--basetemp={folder}/tests", *order], cwd=self.root, start_new_session=True,
+                env={**os.environ, "PYTHONPATH": str(self.root), **environment}, stdout=said, stderr=said,
             )  # fmt: skip
             try:
                 status: int | None = run.wait(seconds)
