@@ -10,7 +10,6 @@ from appliance.api.auth.keyring import KeyRing
 from appliance.api.auth.refused_sign_ins import RefusedSignIns
 from appliance.api.auth.sign_in_links import SignInLinks
 from appliance.api.deferred import DeferredRequests
-from appliance.api.followed_jobs import FollowedJobs
 from appliance.api.http.limits import InFlight
 from appliance.api.http.turns import Turns
 from appliance.api.regions.regions import Regions
@@ -37,6 +36,7 @@ from appliance.runtime.sessions.sessions import Sessions
 from appliance.runtime.telemetry import Telemetry
 
 if TYPE_CHECKING:
+    from appliance.api.followed_jobs import FollowedJobs
     from appliance.api.simulations import Simulations
     from appliance.modelstore.importing.deletion import ModelDeletion
     from appliance.modelstore.importing.importer import Importer
@@ -131,7 +131,7 @@ class RunningBox(ServingBox):
     store: "Store"
     uploads: "Uploads"
     importer: "Importer"
-    followed_jobs: FollowedJobs
+    followed_jobs: "FollowedJobs"
     deletion: "ModelDeletion"
     refused_sign_ins: RefusedSignIns
     sign_in_links: SignInLinks

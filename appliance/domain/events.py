@@ -30,7 +30,6 @@ SEVERITIES: Mapping[str, Severity] = {
     "session removed": Severity.ERROR,
     "variant load failed": Severity.ERROR,
     "variant lost": Severity.ERROR,
-    "certificate ends soon": Severity.WARNING,
     "kind of processor avoided": Severity.WARNING,
     "pipelines not planned in time": Severity.WARNING,
     "pipelines planned slowly": Severity.WARNING,
@@ -44,7 +43,9 @@ SEVERITIES: Mapping[str, Severity] = {
 
 
 def severity_of(event: str, facts: Mapping[str, object]) -> Severity:
-    """Return how much an event asks for attention; a job that has failed is an error."""
+    """Return how much an event asks for attention; a job that has failed is an error, a condition as bad as it says."""
     if event == "job progressed" and facts.get("state") == "failed":
         return Severity.ERROR
+    if event == "condition began":
+        return Severity.ERROR if facts.get("severity") == "bad" else Severity.WARNING
     return SEVERITIES.get(event, Severity.INFO)

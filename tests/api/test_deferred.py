@@ -195,7 +195,7 @@ async def test_kept_results_are_bounded_in_bytes_and_none_is_dropped() -> None:
     room.
     """
     bench = EngineBench()
-    desk = _Desk(bench, bytes_max=3000)
+    desk = _Desk(bench, bytes_max=3600)
     mine, others = (bench.add({"v": Cost(load_ms=0, run_ms=1)}, name="a", tenant=tenant) for tenant in ("t", "u"))
     async with bench.working():
         asked = [await desk.begin(mine, [1]) for _ in range(8)]
@@ -205,8 +205,8 @@ async def test_kept_results_are_bounded_in_bytes_and_none_is_dropped() -> None:
         assert 2 <= fit < 8
         assert [each["state"] for each in told] == ["done"] * fit + ["failed"] * (8 - fit)
         problem = told[-1]["problem"]
-        assert (problem["type"], problem["status"], problem["limit_bytes"]) == ("/problems/result-not-kept", 503, 3000)
-        assert desk.deferred.results_bytes == sum(len(one.document()) for one in asked[:fit]) <= 3000
+        assert (problem["type"], problem["status"], problem["limit_bytes"]) == ("/problems/result-not-kept", 503, 3600)
+        assert desk.deferred.results_bytes == sum(len(one.document()) for one in asked[:fit]) <= 3600
         their = await desk.begin(others, [1])
         await bench.pause(100)
         assert desk.told(their)["state"] == "done"

@@ -20,6 +20,8 @@ ROOT = Path(events.__file__).parents[1]
         ("processor lost", {}, Severity.ERROR),
         ("job progressed", {"state": "running"}, Severity.INFO),
         ("job progressed", {"state": "failed"}, Severity.ERROR),
+        ("condition began", {"severity": "warn"}, Severity.WARNING),
+        ("condition began", {"severity": "bad"}, Severity.ERROR),
     ],
 )
 def test_event_severity_follows_from_its_name_and_a_failed_job(

@@ -224,7 +224,7 @@ def test_infer_with_bad_shared_memory_placement_is_refused(caller: Caller) -> No
     overlapping = [into("SUM", "in", 32), into("OTHER", "in", 32, 31)]
     refused(lambda: caller.infer("adding", with_both, overlapping), "outputs overlap")
     refused(lambda: caller.infer("adding", with_both, [into("OTHER", "in", 32)]), "OTHER")
-    for count, words in ((1000, "no input 'X0'"), (1030, "at most 1024 tensors")):
+    for count, words in ((1000, "no input 'X0'"), (1030, "at most 1024")):
         many = [shared(f"X{number}", [1], "FP32", "in", 4) for number in range(count)]
         refused(lambda many=many: caller.infer("adding", many), words)  # type: ignore[misc]
     outputs = [into("SUM", "in", 32, 16)]  # over the inputs: they were copied before
