@@ -28,7 +28,7 @@ class Connection(Protocol):
     """For whom it counts; None: no good key was shown on it."""
 
     def duplicate(self) -> socket.socket | None:
-        """A socket of the caller's own at the same connection; None: it is closed already."""
+        """Return a socket of the caller's own at the same connection; None: it is closed already, or is a proxy's."""
         ...
 
     def known(self, tenant: str) -> None:
