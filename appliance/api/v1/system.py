@@ -17,11 +17,11 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from appliance import __version__
+from appliance.api.auth.callers import owner_of
 from appliance.api.auth.keyring import Principal
 from appliance.api.box import RunningBox
 from appliance.api.http.documented import example, problems
 from appliance.api.http.fingerprint import fingerprint_of
-from appliance.api.http.turns import STRANGER
 from appliance.api.v1.deps import Admin, Member, TheBox, caller, member
 from appliance.api.v1.metrics import CONTENT_TYPE, metrics_text
 from appliance.api.v1.pages import document, written
@@ -186,7 +186,7 @@ async def metrics(request: Request, box: TheBox) -> Response:
     the port.
     """
     if box.metrics_open:
-        return Response(await metrics_text(box, None, STRANGER), media_type=CONTENT_TYPE)
+        return Response(await metrics_text(box, None, owner_of(request.scope)), media_type=CONTENT_TYPE)
     principal = await member(await caller(request, box))
     tenant = None if principal.is_admin else principal.tenant
     return Response(await metrics_text(box, tenant, principal.tenant), media_type=CONTENT_TYPE)
