@@ -193,7 +193,7 @@ async def metrics(request: Request, box: TheBox) -> Response:
 
 
 def _builds(box: RunningBox, rows: Iterable[Mapping[str, Any]], visible: Set[str] | None) -> Iterator[BuildShape]:
-    """Yield the builds of visible applications, with these; `visible`: ids, None: all are."""
+    """Yield the builds that visible applications use, each with these; `visible`: their ids, None: all are visible."""
     for row in rows:
         users = [name for name in row["applications"] if visible is None or name in visible]
         if users or visible is None:
@@ -201,14 +201,16 @@ def _builds(box: RunningBox, rows: Iterable[Mapping[str, Any]], visible: Set[str
 
 
 def _expectations(box: RunningBox, visible: Set[str] | None) -> Iterator[ExpectationShape | None]:
-    """Yield the visible applications with what is expected of them; `visible`: ids, None: all are."""
+    """Yield what is expected of each visible application, None for others; `visible`: their ids, None: all are
+    visible.
+    """
     for row in box.residency.rows():
         yield ExpectationShape(**row) if visible is None or row["application"] in visible else None
 
 
 def _variant(box: RunningBox, users: Sequence[str], build: str) -> str:
-    """Return how the first of the applications that use a build calls the variant: models of equal content may call
-    theirs differently.
+    """Return the name of a build's variant in the first application that uses it; models of equal content may have
+    other names for theirs.
     """
     try:
         servables = box.catalogue.entry(users[0]).servables.values() if users else ()
