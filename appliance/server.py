@@ -100,7 +100,7 @@ class Server(uvicorn.Server):
                 self._announcement.begin()
 
     def _both_families(self) -> list[socket.socket] | None:
-        """A socket for IPv4 and IPv6 where the box listens at all addresses; None: the server makes its own."""
+        """Return a socket for IPv4 and IPv6 where the box listens at all addresses; None: uvicorn makes its own."""
         if self.config.host != "::":
             return None
         address = ("::", self.config.port)

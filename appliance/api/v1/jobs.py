@@ -93,7 +93,7 @@ async def _own(box: RunningBox, principal: Principal, job: str) -> JobRecord:
 
 
 async def _told(box: RunningBox, job: JobRecord) -> JobShape:
-    """A job as it stands; of one that is done, also what its applications can never have room for."""
+    """Return a job as it stands. Where it is done, its message also says what its applications never have room for."""
     shape = shape_of(box, job)
     if shape.state is not JobState.DONE:
         return shape
