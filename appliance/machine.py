@@ -282,7 +282,9 @@ def sorts_within(count: int, found: Sequence[tuple[int, ...]]) -> list[tuple[int
 
 
 def _at_once(described: ProcessorDescription) -> RunsAtOnce | None:
-    """Return the runs at once that an import times on a processor: none where runs take what the network says."""
+    """Return the runs at once that an import times on a processor; None for an emulated one, whose runs take what the
+    network says.
+    """
     if described.kind == EMULATED:
         return None
     on_cores = described.kind in CPU_KINDS
@@ -291,9 +293,11 @@ def _at_once(described: ProcessorDescription) -> RunsAtOnce | None:
 
 
 def workers_of(wanted: Sequence[ProcessorSettings], count: int) -> list[int]:
-    """Workers of each processor: as set; of a kind on the first one's cores, as set for the first one; else as many as
-    its cores have room for, of which `count` may be at work at once, those of all processors with cores of their own
-    together, the first ones first; at least one.
+    """Return the number of workers of each processor, at least one each.
+
+    It is the number that is set for the processor. Without one, a further kind that computes on cores has the number
+    that is set for the first processor. Else a processor has as many workers as its cores have room for. Of the cores
+    `count` may be at work at once; processors with cores of their own share them, the first ones first.
     """
     first = wanted[0]
     usable: dict[tuple[int, ...], int] = {}
@@ -302,8 +306,8 @@ def workers_of(wanted: Sequence[ProcessorSettings], count: int) -> list[int]:
         own = () if one.cores == "auto" else one.cores
         cores = usable.setdefault(own, max(1, min(len(own), left)) if own else count)
         is_guest = one.kind != first.kind and KINDS[one.kind].device == "cpu"
-        set_for_it = one.workers or (first.workers if is_guest else None)
-        workers.append(set_for_it or max(1, cores // one.threads_per_run))
+        number_set = one.workers or (first.workers if is_guest else None)
+        workers.append(number_set or max(1, cores // one.threads_per_run))
         left = count - sum(usable[known] for known in usable if known)
     return workers
 

@@ -20,8 +20,9 @@ from appliance.api.auth.browsers import own_names
 from appliance.api.http.connections import Connections, Counted
 from appliance.api.http.fingerprint import fingerprint_of
 from appliance.api.http.handshake import Handshake
+from appliance.api.http.origins import Origins
 from appliance.api.http.pace import Pace
-from appliance.api.http.proxies import Origins, Proxies
+from appliance.api.http.proxies import Proxies
 from appliance.api.http.renewal import LOOK_S, Renewal
 from appliance.api.http.unix_socket import UnixSocket
 from appliance.api.http.unread import Unread
@@ -99,7 +100,7 @@ class Server(uvicorn.Server):
                 self._announcement.begin()
 
     def _both_families(self) -> list[socket.socket] | None:
-        """A socket for IPv4 and IPv6 where the box listens at all addresses; None: the server makes its own."""
+        """Return a socket for IPv4 and IPv6 where the box listens at all addresses; None: uvicorn makes its own."""
         if self.config.host != "::":
             return None
         address = ("::", self.config.port)

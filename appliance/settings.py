@@ -24,7 +24,7 @@ GIB = 2**30
 
 
 def _without_brackets(host: str) -> str:
-    """An address of IPv6 as the system has it; in a URL it stands in brackets."""
+    """Return an address as the system writes it: without the brackets that one of IPv6 has in a URL."""
     return host.removeprefix("[").removesuffix("]")
 
 

@@ -16,7 +16,7 @@ function compressed() {
         for (const entry of readdirSync(folder, { withFileTypes: true })) {
           if (!entry.isFile() || !/\.(html|js|css|svg)$/.test(entry.name)) continue
           const path = join(folder, entry.name)
-          // Pages lie at any depth; the box puts the path that a proxy shows it below before `/assets`.
+          // Pages lie at any depth, so their links begin with `/`. Behind a proxy the box puts its own path before these.
           if (entry.name === 'index.html') writeFileSync(path, readFileSync(path, 'utf8').replaceAll('"./assets/', '"/assets/'))
           const bytes = readFileSync(path)
           const size = { [constants.BROTLI_PARAM_SIZE_HINT]: bytes.length }
@@ -31,7 +31,7 @@ function compressed() {
 
 export default defineConfig({
   plugins: [svelte(), compressed()],
-  base: './', // below whatever path a proxy shows the box
+  base: './', // scripts find one another below any path at which a proxy shows the box
   build: {
     outDir: TARGET,
     emptyOutDir: true,

@@ -1,4 +1,4 @@
-"""Jobs that callers follow. A job is looked at once for all of its followers."""
+"""Jobs that callers follow. However many follow a job, it is read once after each event."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -11,30 +11,30 @@ from appliance.runtime.telemetry import Telemetry
 from appliance.wire.jobs import JobShape
 
 ENDED = (JobState.DONE, JobState.FAILED, JobState.CANCELLED)
-LOOK_S = 1.0
-"""How often a job is looked at when no event tells of it."""
+READ_S = 1.0
+"""Seconds without an event after which a job is read all the same."""
 
-Look = Callable[[], Awaitable[JobShape]]
+Read = Callable[[], Awaitable[JobShape]]
 
 
 @dataclass(slots=True, eq=False)
-class _Followed:
+class _FollowedJob:
     """A job with followers."""
 
     shown: JobShape
-    """The job as it was found last."""
+    """The job as it was read last."""
     followers: int = 0
     change: "asyncio.Future[None]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
-    """Done when `shown` changes, or nobody looks any more."""
-    looking: "asyncio.Task[None] | None" = None
-    is_over: bool = False
-    """Whether nobody looks any more."""
-    error: Exception | None = None
-    """Why a look failed."""
+    """Done when `shown` is another one."""
+    reading: "asyncio.Task[None]" = field(init=False)
+    """Reads the job until it has ended or the box stops; fails where a read fails."""
 
-    def changed(self) -> None:
-        self.change.set_result(None)
-        self.change = asyncio.get_running_loop().create_future()
+    def show(self, shown: JobShape) -> None:
+        """Wake the followers where the job has changed."""
+        if shown != self.shown:
+            self.shown = shown
+            self.change.set_result(None)
+            self.change = asyncio.get_running_loop().create_future()
 
 
 class FollowedJobs:
@@ -42,52 +42,47 @@ class FollowedJobs:
 
     def __init__(self, telemetry: Telemetry) -> None:
         self._telemetry = telemetry
-        self._followed: dict[str, _Followed] = {}
+        self._jobs: dict[str, _FollowedJob] = {}
 
-    async def follow(self, shown: JobShape, look: Look) -> AsyncGenerator[JobShape | None, None]:
+    async def follow(self, shown: JobShape, read: Read) -> AsyncGenerator[JobShape | None, None]:
         """Yield a job as it is now and after each change, until it has ended; None after a second without a change.
 
-        `shown` is the job as the follower found it. `look` finds it anew, for all of its followers. Raises: what `look`
-        raises.
+        `shown` is the job as the follower found it. `read` reads it again, for all of its followers. Raises: what
+        `read` raises.
         """
         if shown.state in ENDED:
             yield shown
             return
-        one = self._followed.setdefault(shown.id, _Followed(shown))
-        one.looking = one.looking or asyncio.create_task(self._look(one, look), name="job")
-        one.followers += 1
+        job = self._jobs.get(shown.id)
+        if job is None:
+            job = self._jobs[shown.id] = _FollowedJob(shown)
+            job.reading = asyncio.create_task(self._read(job, read), name="job")
+        job.followers += 1
         try:
             known: JobShape | None = None
             while known is None or known.state not in ENDED:
-                if one.shown != known:
-                    known = one.shown
+                if job.shown != known:
+                    known = job.shown
                     yield known
-                elif one.error is not None:
-                    raise one.error
-                elif one.is_over:
+                elif job.reading.done():
+                    job.reading.result()  # raises where a read has failed
                     return
-                elif not (await asyncio.wait({one.change}, timeout=LOOK_S))[0]:
-                    yield None
+                else:
+                    waited_for = {job.change, job.reading}
+                    done, _ = await asyncio.wait(waited_for, timeout=READ_S, return_when=asyncio.FIRST_COMPLETED)
+                    if not done:
+                        yield None
         finally:
-            one.followers -= 1
-            if not one.followers:
-                del self._followed[shown.id]
-                one.looking.cancel()
-                await asyncio.gather(one.looking, return_exceptions=True)
+            job.followers -= 1
+            if not job.followers:
+                del self._jobs[shown.id]
+                if job.shown.state not in ENDED:  # else it is about to end
+                    job.reading.cancel()
+                await asyncio.gather(job.reading, return_exceptions=True)
 
-    async def _look(self, one: _Followed, look: Look) -> None:
-        """Look at a job after each event, until it has ended or the box stops."""
-        shown = one.shown
-        try:
-            async with aclosing(beating(self._telemetry.subscribe(), LOOK_S)) as beats:
-                async for _ in beats:
-                    shown = await look()
-                    if shown.state in ENDED:
-                        break
-                    if shown != one.shown:
-                        one.shown = shown
-                        one.changed()
-        except Exception as error:
-            one.error = error
-        one.shown, one.is_over = shown, True
-        one.changed()
+    async def _read(self, job: _FollowedJob, read: Read) -> None:
+        async with aclosing(beating(self._telemetry.subscribe(), READ_S)) as beats:
+            async for _ in beats:
+                job.show(await read())
+                if job.shown.state in ENDED:
+                    return

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from appliance.api.auth.callers import CONNECTION
+from appliance.api.auth.callers import CONNECTION, owner_of
 from appliance.api.box import ServingBox
 from appliance.api.http.exchange import EXCHANGE, HttpExchange
 from appliance.api.http.limits import ASGIApp, Receive, Scope, Send
-from appliance.api.http.turns import STRANGER, Turns
+from appliance.api.http.turns import Turns
 from appliance.api.v2.handler import V2
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Gateway:
         turns, now_ns = self._turns, self._turns.now_ns()
         for scope, go_on in arrived:
             connection = scope.get(CONNECTION)
-            owner = STRANGER if connection is None else connection.owner
+            owner = owner_of(scope)
             if connection is not None and connection.is_over:
                 turns.next(owner, partial(self.answer, scope, go_on))
                 continue

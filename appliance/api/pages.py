@@ -99,14 +99,12 @@ def register(app: FastAPI, folder: Path = FOLDER) -> None:
 
 
 def _below(prefix: str, page: bytes) -> bytes:
-    """A page with its links to the box below the path of a proxy."""
+    """Return a page whose links to the box are put below the path of a proxy."""
     return page.replace(b'="/', b'="%b/' % prefix.encode())
 
 
 def _file(path: Path, request: Request, prefix: str = "") -> Response | None:
-    """As it lies there in an encoding that the browser takes, with its links below `prefix`; None where it is not
-    there.
-    """
+    """Return a file in an encoding that the browser takes, with its links put below `prefix`; None: there is none."""
     accepted = request.headers.get("accept-encoding", "")
     encoding = next((one for one in ("br", "gzip") if one in accepted and not prefix), "")
     try:

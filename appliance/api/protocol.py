@@ -21,7 +21,7 @@ from appliance.api.http.bounded_protocol import BODY_WATER_BYTES, Refused
 from appliance.api.http.direct_body import DirectBodyProtocol, Receiver
 from appliance.api.http.exchange import EXCHANGE, SIZE, AlignedBody, HttpExchange, number
 from appliance.api.http.known_head import KnownHead, head_of
-from appliance.api.http.proxies import Headers, Origins
+from appliance.api.http.origins import Headers, Origins
 from appliance.api.http.upgrades import FRAMING
 from appliance.api.streams.plain import SESSION
 from appliance.api.streams.target import is_stream
@@ -99,7 +99,7 @@ class BoxProtocol(DirectBodyProtocol):
             exchange.close()
 
     def duplicate(self) -> socket.socket | None:
-        """A socket of the caller's own at the same connection; None: it is closed already, or a proxy's."""
+        """Return a socket of the caller's own at the same connection; None: it is closed already, or is a proxy's."""
         if self.transport.is_closing() or self._proxies.have(self.client):
             return None
         return socket.socket(fileno=os.dup(self.transport.get_extra_info("socket").fileno()))
@@ -273,7 +273,7 @@ class BoxProtocol(DirectBodyProtocol):
         if self.is_ending:
             return
         self._answer_next(cycle)
-        preflight = self._origins.preflight(cycle.scope)  # type: ignore[arg-type]
+        preflight = self._origins.preflight(cycle.scope)
         if preflight is not None:
             self._start_task(cycle, partial(_answer_empty, preflight))
             return
@@ -292,9 +292,8 @@ class BoxProtocol(DirectBodyProtocol):
         self._dropped_bytes = 0
         self._answered, self._work = cycle, None
         cycle.transport = self._line  # type: ignore[assignment]
-        for_pages = self._origins.headers(cycle.scope)  # type: ignore[arg-type]
-        if for_pages:
-            cycle.default_headers = [*cycle.default_headers, *for_pages]
+        if for_page := self._origins.headers(cycle.scope):
+            cycle.default_headers = [*cycle.default_headers, *for_page]
 
     def _start_task(self, cycle: RequestResponseCycle, app: "ASGI3Application") -> None:
         """Answer in a task, as uvicorn does; one that only computes ends with its connection."""

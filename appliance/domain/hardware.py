@@ -33,7 +33,7 @@ class ProcessorDescription:
     reduced: str = ""
     """A smaller number format that it computes in where it is told to, for example `bf16`; empty: it has none."""
     at_once: RunsAtOnce | None = None
-    """Runs at once that an import times on it; None: it times what it likes, and nothing is missing."""
+    """Runs at once that an import times on it; None: a profile needs no such times."""
 
 
 @dataclass(frozen=True, slots=True)

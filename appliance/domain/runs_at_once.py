@@ -1,5 +1,5 @@
-"""Runs of one build at once on one processor: which numbers of them are timed, and what a profile that lacks some of
-these times says all the same.
+"""Runs of one build at once on one processor: how many at once an import times, and what is assumed where a profile
+lacks such a time.
 """
 
 from collections.abc import Sequence
@@ -8,30 +8,31 @@ from dataclasses import dataclass, replace
 from appliance.domain.catalogue import Latency
 
 INTERFERING_MS_MIN = 0.5
-"""Runs of a build whose batches all take less alone are not timed several at once, as long as there is a core for each:
-it would be the interpreter's lock that is measured. One longer batch is enough for all: plans compare batches at the
-same number of runs at once, and take a batch without it for no choice.
+"""Milliseconds of a run alone. Shorter runs are not timed several at once where each has a core: the interpreter's lock
+would be measured. One batch with longer runs is enough for all batches of a build, because plans compare batches at the
+same number of runs at once, and do not choose a batch that lacks this time.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class RunsAtOnce:
-    """How many runs a processor takes at once, and how many of these wait for no core."""
+    """Workers of a processor, each of which has one run at a time, and the cores that they share."""
 
     workers: int
     cores: int
 
     def to_time(self, alone_ms: Sequence[float]) -> list[int]:
-        """Return how many runs at once are timed of a build beside one alone: 2, 4, 8 and so on, and as many as there
-        are workers. `alone_ms`: the medians of its batches, alone.
+        """Return the numbers of runs at once that are timed of a build: 2, 4, 8 and so on, and that of the workers.
+
+        `alone_ms`: median times of runs of its batches, alone.
         """
         steps = [1 << at for at in range(1, self.workers.bit_length()) if 1 << at < self.workers]
         all_steps = [*steps, self.workers] if self.workers > 1 else []
         return [count for count in all_steps if self._interfere(count, alone_ms)]
 
     def missing(self, rows: Sequence[Latency]) -> list[int]:
-        """Return the numbers of runs at once that lack a time: of all batches, or of a smaller one than some that has
-        it. Larger ones may be too large for so many at once.
+        """Return the numbers of runs at once that lack times: those of all batches, or that of a batch smaller than one
+        that has it. Larger batches may be too large for so many runs at once.
         """
         alone = [row for row in rows if row.concurrency == 1]
         batches = sorted(row.batch for row in alone)
@@ -40,9 +41,10 @@ class RunsAtOnce:
         }
         return [count for count, found in timed.items() if found != batches[: max(1, len(found))]]
 
-    def bounded(self, rows: Sequence[Latency]) -> tuple[Latency, ...]:
-        """Return the rows, with further ones for numbers of runs at once of which none was timed: as if the runs beyond
-        those that are known brought nothing.
+    def filled(self, rows: Sequence[Latency]) -> tuple[Latency, ...]:
+        """Return the rows, and rows for numbers of runs at once that lack all times.
+
+        These assume no more throughput than that of the largest smaller number that has times.
         """
         alone_ms = _ms([row for row in rows if row.concurrency == 1])
         timed = {row.concurrency for row in rows}

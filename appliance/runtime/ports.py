@@ -187,7 +187,7 @@ class RunGroup:
     stage: Staging | None = None
     """Of a group that is the only one; None: it cannot."""
     at_once: RunsAtOnce | None = None
-    """Runs at once that an import times on it; None: the import does not measure there."""
+    """Runs at once that an import times there; None: it times none."""
 
 
 class MediaRunner(Protocol):

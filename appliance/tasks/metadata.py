@@ -85,7 +85,7 @@ def _labels_by_index(value: Mapping[Any, Any]) -> list[Any]:
 
 def labels_from_text(text: str) -> tuple[str, ...]:
     """Labels as exporters write them into a graph: a Python or JSON list or mapping, or one per line; () for
-    anything else. Python's notation takes minutes and gigabytes where a hostile file has it.
+    anything else. To read Python's notation of a hostile file may take minutes and gigabytes.
     """
     try:
         value = orjson.loads(text)
@@ -107,7 +107,7 @@ def _literal(text: str) -> Any:
 
 
 def plain_props(props: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of an ONNX file, their labels as JSON. For the process that looks at the file."""
+    """Return the properties of an ONNX file, with labels as JSON: no other process needs to read Python's notation."""
     labels = {key: labels_from_text(props[key]) for key in _LABEL_PROPS if key in props}
     return {**props, **{key: orjson.dumps(found).decode() for key, found in labels.items() if found}}
 

@@ -18,10 +18,10 @@ DEPTH_MAX = 64
 VALUES_MAX = 100_000
 """Of a text from a caller that does not carry tensors. Each takes a hundred bytes, and may be two in the text."""
 NAMES_MAX = 25_000
-"""Names, and objects, of a text from a caller. ImageNet-21k has 21,843 classes, which metadata may name by index."""
+"""Names of a text from a caller, and its objects. ImageNet-21k has 21,843 classes, which metadata may name by index."""
 VALUE_BYTES = 100
 _STEP_BYTES = 256 * 1024
-"""Counted at once, within about a millisecond."""
+"""Bytes that are counted at once, in about a millisecond."""
 _QUOTE = ord('"')
 _LEVELS = np.zeros(256, np.int8)
 """How each byte outside of strings changes the depth."""
@@ -50,7 +50,7 @@ def read(text: Text | str, names_max: int | None = None) -> Any:
 
 
 def read_checked(text: Text | str, names_max: int | None = None) -> Any:
-    """Return what `read` does, of a text that `check` has passed, or of a file that is read apart from the service.
+    """Return the value of a JSON text that `check` has passed, or that is read in a process of its own.
 
     Raises: json.JSONDecodeError; TooMuch where it is too deep, or an object has too many names.
     """
@@ -63,9 +63,9 @@ def read_checked(text: Text | str, names_max: int | None = None) -> Any:
 
 
 def check(text: Text, *, has_tensors: bool = False) -> int:
-    """Count what a JSON text has, before anything is made of it; return how many values that are at most.
+    """Return the most values that a JSON text may have, counted before anything is made of it.
 
-    `has_tensors`: any number of values is allowed, and none is counted.
+    `has_tensors`: any number of values is allowed; 0 is returned.
 
     Raises: TooMuch where it has more than `NAMES_MAX` names or objects, or `VALUES_MAX` values.
     """
@@ -82,7 +82,7 @@ def _raw(text: Text | str) -> bytes:
 
 
 def _counts(pieces: Iterable[bytes], has_tensors: bool) -> tuple[int, int, int]:
-    """Return how many names, objects and values there are, if nothing of the text is in strings."""
+    """Return the number of names, objects and values; more where strings hold what separates these."""
     names = objects = values = 0
     for piece in pieces:
         names += piece.count(b":")
@@ -93,7 +93,7 @@ def _counts(pieces: Iterable[bytes], has_tensors: bool) -> tuple[int, int, int]:
 
 
 def _too_many(counted: tuple[int, int, int]) -> str:
-    """Return which bound is passed, in words; empty: none."""
+    """Return the bound that is passed, in words; empty: none is."""
     bounds = {"names": NAMES_MAX, "objects": NAMES_MAX, "values": VALUES_MAX}
     found = zip(bounds.items(), counted, strict=True)
     return next((f"{bound} {what}" for (what, bound), count in found if count > bound), "")
@@ -128,7 +128,7 @@ def _check_depth(text: bytes) -> None:
 
 
 def _most_names(value: Any) -> int:
-    """Return how many names the largest object has; level by level, for a few levels take no more than a few calls."""
+    """Return the number of names of the largest object."""
     most, level = 0, [value]
     while level:
         most = max(most, *(len(one) for one in level if isinstance(one, dict)), 0)

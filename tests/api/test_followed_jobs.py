@@ -1,4 +1,4 @@
-"""Jobs that many follow: one look serves all."""
+"""Jobs that many follow: one read serves all."""
 
 import asyncio
 import datetime
@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 import pytest
 
-from appliance.api.followed_jobs import LOOK_S, FollowedJobs
+from appliance.api.followed_jobs import READ_S, FollowedJobs
 from appliance.clock import LoopClock
 from appliance.domain.errors import UnknownJob
 from appliance.domain.states import JobState
@@ -35,24 +35,24 @@ def job(percent: float, state: JobState = JobState.RUNNING) -> JobShape:
 
 
 class Box:
-    """A job, how often it was looked at, and what each follower saw of it."""
+    """A job, how often it was read, and what each follower saw of it."""
 
     def __init__(self) -> None:
         self.telemetry = Telemetry(LoopClock())
         self.jobs = FollowedJobs(self.telemetry)
         self.now = job(0)
-        self.looks = 0
+        self.reads = 0
         self.error: Exception | None = None
 
-    async def look(self) -> JobShape:
-        self.looks += 1
-        await asyncio.sleep(0.001)  # noqa: TID251 - virtual time: a look takes a while
+    async def read(self) -> JobShape:
+        self.reads += 1
+        await asyncio.sleep(0.001)  # noqa: TID251 - virtual time: a read takes a while
         if self.error is not None:
             raise self.error
         return self.now
 
     async def follow(self) -> AsyncIterator[JobShape]:
-        async with aclosing(self.jobs.follow(self.now, self.look)) as changes:
+        async with aclosing(self.jobs.follow(self.now, self.read)) as changes:
             async for one in changes:
                 if one is not None:
                     yield one
@@ -66,44 +66,44 @@ class Box:
 
 
 @story
-async def test_event_of_a_job_with_many_followers_is_one_look() -> None:
+async def test_event_of_a_job_with_many_followers_is_one_read() -> None:
     """All of them see each change, and the end."""
     box = Box()
     followers = [asyncio.create_task(box.seen()) for _ in range(FOLLOWERS)]
-    await asyncio.sleep(LOOK_S / 2)  # noqa: TID251 - virtual time
+    await asyncio.sleep(READ_S / 2)  # noqa: TID251 - virtual time
     for percent in (10, 20):
-        before = box.looks
+        before = box.reads
         box.go_on(percent)
-        await asyncio.sleep(LOOK_S / 4)  # noqa: TID251 - virtual time
-        assert box.looks == before + 1
+        await asyncio.sleep(READ_S / 4)  # noqa: TID251 - virtual time
+        assert box.reads == before + 1
     box.go_on(100, JobState.DONE)
     assert await asyncio.gather(*followers) == FOLLOWERS * [[0, 10, 20, 100]]
 
 
 @story
 async def test_follower_that_comes_later_sees_the_job_as_the_others_do() -> None:
-    """And a change that no event tells of, within a second; the job is looked at while somebody follows it."""
+    """And a change that no event tells of, within a second; the job is read while somebody follows it."""
     box = Box()
     first = asyncio.create_task(box.seen())
     await settle()
     box.go_on(10)
-    await asyncio.sleep(LOOK_S / 4)  # noqa: TID251 - virtual time
+    await asyncio.sleep(READ_S / 4)  # noqa: TID251 - virtual time
     second = asyncio.create_task(box.seen())
     await settle()
     box.now = job(30)
-    await asyncio.sleep(2 * LOOK_S)  # noqa: TID251 - virtual time
+    await asyncio.sleep(2 * READ_S)  # noqa: TID251 - virtual time
     first.cancel()
     await asyncio.wait([first])
     box.go_on(100, JobState.FAILED)
     assert await second == [10, 30, 100]
-    looks = box.looks
-    await asyncio.sleep(3 * LOOK_S)  # noqa: TID251 - virtual time
-    assert box.looks == looks
+    reads = box.reads
+    await asyncio.sleep(3 * READ_S)  # noqa: TID251 - virtual time
+    assert box.reads == reads
 
 
 @story
-async def test_failed_look_ends_the_following_of_all() -> None:
-    """Who follows the job later has it looked at anew."""
+async def test_failed_read_ends_the_following_of_all() -> None:
+    """Who follows the job later has it read anew."""
     box = Box()
     followers = [asyncio.create_task(box.seen()) for _ in range(3)]
     await settle()
@@ -129,8 +129,8 @@ async def test_following_ends_when_the_box_stops() -> None:
 
 @pytest.mark.parametrize("state", [JobState.DONE, JobState.FAILED, JobState.CANCELLED])
 @story
-async def test_job_that_has_ended_is_told_without_a_look(state: JobState) -> None:
+async def test_job_that_has_ended_is_told_without_a_read(state: JobState) -> None:
     box = Box()
     box.now = job(50, state)
     assert await box.seen() == [50]
-    assert not box.looks
+    assert not box.reads

@@ -48,11 +48,11 @@ def test_missing_number_of_runs_at_once_brings_no_more_than_the_number_below() -
     What was timed stays as it is.
     """
     timed = rows((1, 1, 4.0), (1, 2, 5.0))
-    assert RunsAtOnce(4, 2).bounded(timed) == (*timed, Latency(1, 10.0, 20.0, 4))
-    assert RunsAtOnce(4, 2).bounded(timed[:1]) == (timed[0], Latency(1, 8.0, 16.0, 2), Latency(1, 16.0, 32.0, 4))
-    assert RunsAtOnce(2, 2).bounded(timed) == tuple(timed)
+    assert RunsAtOnce(4, 2).filled(timed) == (*timed, Latency(1, 10.0, 20.0, 4))
+    assert RunsAtOnce(4, 2).filled(timed[:1]) == (timed[0], Latency(1, 8.0, 16.0, 2), Latency(1, 16.0, 32.0, 4))
+    assert RunsAtOnce(2, 2).filled(timed) == tuple(timed)
 
 
 def test_short_runs_that_outnumber_the_cores_take_what_the_cores_need_where_none_was_timed() -> None:
-    assert RunsAtOnce(4, 2).bounded(rows((1, 1, 0.2))) == tuple(rows((1, 1, 0.2), (1, 4, 0.4)))
-    assert RunsAtOnce(4, 2).bounded([]) == ()
+    assert RunsAtOnce(4, 2).filled(rows((1, 1, 0.2))) == tuple(rows((1, 1, 0.2), (1, 4, 0.4)))
+    assert RunsAtOnce(4, 2).filled([]) == ()

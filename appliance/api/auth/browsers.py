@@ -96,8 +96,11 @@ def own_names(listens_at: str, others: Collection[str]) -> frozenset[str]:
 
 
 def cookie_name(scope: Mapping[str, Any]) -> str:
-    """Under TLS one that is set over TLS only: by the box itself, or, where a proxy shows the box below a path, by what
-    has the same host.
+    """Return the name of the cookie of a sign-in.
+
+    Under TLS browsers take a cookie of such a name over TLS only. They take one with `__Host-` from the host itself
+    only, not from others of its domain, but its path must be `/`: where a proxy shows the box below a path it is
+    `__Secure-`.
     """
     if scope["scheme"] != "https":
         return "appliance"

@@ -5,6 +5,7 @@ from collections.abc import Mapping, MutableMapping
 from typing import Any, NamedTuple, Protocol
 
 from appliance.api.auth.keyring import KeyRing, Principal
+from appliance.api.http.turns import STRANGER
 
 CONNECTION = "appliance.connection"
 """Place of the `Connection` in a scope, where the server offers one."""
@@ -27,13 +28,24 @@ class Connection(Protocol):
     tenant: str | None
     """For whom it counts; None: no good key was shown on it."""
 
+    @property
+    def owner(self) -> str:
+        """The owner that work for the connection counts for (`Turns`): its tenant, else its address."""
+        ...
+
     def duplicate(self) -> socket.socket | None:
-        """A socket of the caller's own at the same connection; None: it is closed already."""
+        """Return a socket of the caller's own at the same connection; None: it is closed already, or is a proxy's."""
         ...
 
     def known(self, tenant: str) -> None:
         """Count for a tenant from now on. Raises: TooManyConnections."""
         ...
+
+
+def owner_of(scope: Mapping[str, Any]) -> str:
+    """Return the owner that work for a request counts for, before its key is looked at."""
+    connection: Connection | None = scope.get(CONNECTION)
+    return STRANGER if connection is None else connection.owner
 
 
 def caller_of(keyring: KeyRing, scope: MutableMapping[str, Any], headers: Mapping[bytes, bytes]) -> Principal:

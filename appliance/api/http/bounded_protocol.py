@@ -425,7 +425,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._stop("head-too-large", f"the head of a request may have {HEADERS_MAX} headers")
 
     def on_headers_complete(self) -> None:
-        """As uvicorn's, of a request whose head HTTP allows, as its proxy has got it."""
+        """Begin with a request whose head HTTP allows; of one that a proxy sent on, as the proxy got it."""
         if fault := head_fault(self.parser.get_http_version(), self.headers):
             self._stop(*fault)
         self._proxies.read(self.scope)  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ FIELD_MAX = 100
 
 
 def register(app: FastAPI, routers: Sequence[APIRouter]) -> None:
-    """Hand every kind of exception to its answer. `app.state.page` answers browsers that ask for what is not there."""
+    """Register an answer for every kind of exception. `app.state.page` answers browsers at addresses of no page."""
     app.state.routers = routers
     app.add_exception_handler(ApplianceError, _appliance_error)
     app.add_exception_handler(RequestValidationError, _invalid)
@@ -74,7 +74,7 @@ async def _http(request: Request, exc: Exception) -> Response:
 
 
 def _is_browser(request: Request) -> bool:
-    """Whether a person has typed an address that is none of the API's."""
+    """Return whether a browser asks for a page, at an address outside the API."""
     wants_page = request.method in ("GET", "HEAD") and "text/html" in request.headers.get("accept", "")
     return wants_page and not request.url.path.startswith(("/v1/", "/v2/"))
 

@@ -52,14 +52,14 @@ class StrictRequest(Request):
         return self._json
 
     def _hold(self, body: bytes) -> None:
-        """Count what is made of it. Raises: strict_json.TooMuch; TooLarge, Busy."""
+        """Hold memory for the values that are made of the body. Raises: strict_json.TooMuch; TooLarge, Busy."""
         values = strict_json.check(body)
         held: HeldBody | None = self.scope.get(HELD_BODY)
         if held is not None:
             held.add(strict_json.VALUE_BYTES * values)
 
     async def read_ahead(self, check: Check) -> None:
-        """Read the body; a large one off the event loop, with a look at its first errors.
+        """Read the body before the framework does; check a large one against its model, too, off the event loop.
 
         Raises: RequestValidationError, QueueFull; TooLarge, Busy where what is made of it does not fit.
         """
@@ -78,7 +78,7 @@ class StrictRequest(Request):
             raise RequestValidationError(errors)
 
     async def _read_apart(self, body: bytes, check: Check) -> list[dict[str, Any]]:
-        """Read a large body where media is worked on; return its first errors."""
+        """Read a large body in a thread of those that work on media; return its first errors."""
         self._hold(body)
 
         def read() -> tuple[Any, list[dict[str, Any]]]:

@@ -36,9 +36,9 @@ class Turns:
         """Calls that wait, by owner; the owner whose turn is next stands first."""
         self._is_ending = False
         self._long: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """Owner → the lock of its long answers: of many at once each would be held in part."""
+        """Owner → the lock of its long answers. Made side by side, each would hold the items that it has so far."""
         self._reading: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """Owner → the lock of what is read for them."""
+        """Owner → the lock of what is read for its long answers."""
 
     def is_over(self, owner: str) -> bool:
         """Return whether the owner has had its part of this turn, or has calls that wait."""
@@ -58,8 +58,11 @@ class Turns:
         self._end_soon()
 
     async def collect(self, owner: str, items: Iterable[Item]) -> list[Item]:
-        """Return what an iterable yields. It is asked for its items in steps, in turns in which there is time for the
-        owner: the first step soon, further ones when no other long answer of the owner is being made.
+        """Return the items of an iterable, which make a long answer for an owner.
+
+        They are taken from it in steps, each in a turn in which there is time for the owner. The first step waits for
+        no other answer, so that short ones are made soon; further steps wait until the owner's other long answers are
+        made. Raises: what the iterable raises.
         """
         found: list[Item] = []
         left = iter(items)
@@ -70,8 +73,9 @@ class Turns:
         return found
 
     async def alone(self, owner: str, read: Callable[[], Awaitable[Item]]) -> Item:
-        """Return what is read for a long answer. Of many that an owner asks for at once one is read at a time: threads
-        that read hold up the event loop, and who else wants to read.
+        """Return what `read` returns, for a long answer of an owner; one such read of the owner at a time.
+
+        Threads that read hold up the event loop, and the reads of other owners.
         """
         async with self._reading.setdefault(owner, asyncio.Lock()):
             return await read()

@@ -26,7 +26,7 @@ _ID = re.compile("[0-9]{1,18}")
 """An id of an event; a reader that sends anything else has seen none of ours."""
 
 AT_ONCE = 100
-"""Events that were missed, of which one piece of the answer is made."""
+"""Missed events that are sent as one piece of the answer."""
 
 router = APIRouter(prefix="/v1/events", tags=["events"])
 
@@ -93,7 +93,7 @@ async def follow(
 async def _frames(
     box: RunningBox, principal: Principal, welcome: Welcome, after: int | None, kinds: Collection[str]
 ) -> AsyncIterator[bytes]:
-    """Yield what was missed, many events at once, then each event as it comes."""
+    """Yield the events that the reader missed, many at once, then each event as it comes."""
     missed = [] if after is None else box.telemetry.recent(after)
     for start in range(0, len(missed), AT_ONCE):
         some = missed[start : start + AT_ONCE]

@@ -32,7 +32,7 @@ POINTS_MAX = 2_000
 SERIES_MAX = 50
 """Series that one question may name."""
 PART_NAMES = 500
-"""Names that are sorted in one step."""
+"""Names that are sorted at once."""
 _SHOWN = datetime.timedelta(hours=1)
 """What is answered where `from` is left out."""
 
@@ -154,7 +154,7 @@ def _period(
 
 
 def _in_order(names: Iterator[str]) -> Iterator[str]:
-    """Yield names in order, and before that an empty one for each part of them that was sorted."""
+    """Yield the names in order. Before, yield an empty name for each part that was sorted, so that a step may end."""
     parts = []
     while part := sorted(islice(names, PART_NAMES)):
         parts.append(part)

@@ -70,11 +70,11 @@ async def follow_job(job: JobId, box: TheBox, principal: Member, welcome: Follow
 
 
 async def _frames(box: RunningBox, job: JobRecord, welcome: Welcome) -> AsyncIterator[bytes]:
-    async def look() -> JobShape:
+    async def read() -> JobShape:
         return await _told(box, await box.store.jobs.get(job.id))
 
     quiet = 0
-    async with aclosing(box.followed_jobs.follow(await _told(box, job), look)) as changes:
+    async with aclosing(box.followed_jobs.follow(await _told(box, job), read)) as changes:
         async for shown in changes:
             if not welcome.holds(have_frames_come=False):
                 return
@@ -93,7 +93,7 @@ async def _own(box: RunningBox, principal: Principal, job: str) -> JobRecord:
 
 
 async def _told(box: RunningBox, job: JobRecord) -> JobShape:
-    """A job as it stands; of one that is done, also what its applications can never have room for."""
+    """Return a job as it stands. Where it is done, its message also says what its applications never have room for."""
     shape = shape_of(box, job)
     if shape.state is not JobState.DONE:
         return shape

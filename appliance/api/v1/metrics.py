@@ -25,7 +25,7 @@ from appliance.runtime.telemetry import BUCKETS_S, PARTS, Histogram, Statistics,
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LINES = 16
-"""Written between two looks at the clock."""
+"""Lines that are written between two looks at the clock."""
 _number: Callable[[float], str] = floatToGoString
 _BOUNDS = tuple(_number(bound) for bound in (*BUCKETS_S, float("inf")))
 _ESCAPED = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
@@ -59,8 +59,9 @@ _Sample = tuple[str, float]
 
 
 async def metrics_text(box: RunningBox, tenant: str | None, owner: str) -> bytes:
-    """All series of the box, or those of one calling tenant; each as of the instant at which it is written, in a turn
-    in which there is time for the owner.
+    """Return all series of the box, or those of one calling tenant (`tenant`), made in the owner's parts of turns.
+
+    Each series is as of the instant at which it is written.
     """
     lines = _lines(box, tenant)
     some: Iterator[list[str]] = iter(lambda: list(islice(lines, LINES)), [])

@@ -1,7 +1,8 @@
-"""Lists in pages: `limit` items, and a cursor that is the key of the last one. Stable while things come and go.
+"""Lists in pages: up to `limit` items, and a cursor that is the key of the last one. An item that comes or goes moves
+no other one to another page.
 
-A page is written row by row, in its owner's parts of turns of the event loop, and answered as it is: the framework
-would check and write all of it once more, in one turn.
+The rows of a page are made one by one, in their owner's parts of turns of the event loop (`Turns.collect`). The answer
+goes past the framework, which would check and write all rows again in one turn.
 """
 
 from bisect import bisect_right
@@ -25,9 +26,9 @@ async def page(
     key: Callable[[Item], str],
     shape: Callable[[Item], Shape | None],
 ) -> Response:
-    """Answer with the first `limit` of `items`, which holds one more than `limit` where there are more.
+    """Answer with the first `limit` of `items`, which holds one item more where there is a next page.
 
-    `shape` returns None for an item that has gone since.
+    `shape` returns None for an item that was deleted while the page was made.
     """
     cursor = key(items[limit - 1]) if len(items) > limit else None
     rows = await written(turns, owner, map(shape, items[:limit]))
@@ -49,11 +50,11 @@ async def page_of_all(
 
 
 async def written(turns: Turns, owner: str, rows: Iterable[Shape | None]) -> orjson.Fragment:
-    """Return rows as the JSON of a list, without those that are None; made in the owner's parts of turns."""
+    """Return the JSON of a list of rows, without those that are None, made in the owner's parts of turns."""
     texts = ("" if row is None else row.model_dump_json() for row in rows)
     return orjson.Fragment(f"[{','.join(filter(None, await turns.collect(owner, texts)))}]")
 
 
 def document(value: Mapping[str, Any] | orjson.Fragment) -> Response:
-    """Answer with JSON, parts of which may be `written` already."""
+    """Answer with JSON; lists in it may be `written` already."""
     return Response(orjson.dumps(value), media_type="application/json")

@@ -17,11 +17,11 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from appliance import __version__
+from appliance.api.auth.callers import owner_of
 from appliance.api.auth.keyring import Principal
 from appliance.api.box import RunningBox
 from appliance.api.http.documented import example, problems
 from appliance.api.http.fingerprint import fingerprint_of
-from appliance.api.http.turns import STRANGER
 from appliance.api.v1.deps import Admin, Member, TheBox, caller, member
 from appliance.api.v1.metrics import CONTENT_TYPE, metrics_text
 from appliance.api.v1.pages import document, written
@@ -186,14 +186,14 @@ async def metrics(request: Request, box: TheBox) -> Response:
     the port.
     """
     if box.metrics_open:
-        return Response(await metrics_text(box, None, STRANGER), media_type=CONTENT_TYPE)
+        return Response(await metrics_text(box, None, owner_of(request.scope)), media_type=CONTENT_TYPE)
     principal = await member(await caller(request, box))
     tenant = None if principal.is_admin else principal.tenant
     return Response(await metrics_text(box, tenant, principal.tenant), media_type=CONTENT_TYPE)
 
 
 def _builds(box: RunningBox, rows: Iterable[Mapping[str, Any]], visible: Set[str] | None) -> Iterator[BuildShape]:
-    """Yield the builds of visible applications, with these; `visible`: ids, None: all are."""
+    """Yield the builds that visible applications use, each with these; `visible`: their ids, None: all are visible."""
     for row in rows:
         users = [name for name in row["applications"] if visible is None or name in visible]
         if users or visible is None:
@@ -201,14 +201,16 @@ def _builds(box: RunningBox, rows: Iterable[Mapping[str, Any]], visible: Set[str
 
 
 def _expectations(box: RunningBox, visible: Set[str] | None) -> Iterator[ExpectationShape | None]:
-    """Yield the visible applications with what is expected of them; `visible`: ids, None: all are."""
+    """Yield what is expected of each visible application, None for others; `visible`: their ids, None: all are
+    visible.
+    """
     for row in box.residency.rows():
         yield ExpectationShape(**row) if visible is None or row["application"] in visible else None
 
 
 def _variant(box: RunningBox, users: Sequence[str], build: str) -> str:
-    """Return how the first of the applications that use a build calls the variant: models of equal content may call
-    theirs differently.
+    """Return the name of a build's variant in the first application that uses it; models of equal content may have
+    other names for theirs.
     """
     try:
         servables = box.catalogue.entry(users[0]).servables.values() if users else ()

@@ -2,8 +2,8 @@
 
 A model is servable after the first part of its import. So a job that has come so far gives way to jobs that have not:
 ten models uploaded at once all serve soon, then all are measured, and their other variants follow, part by part in
-rounds. A part that continues may take minutes: a small model begins beside it. So may a first part, which a hostile
-file makes as long as it is allowed: it then keeps its place from its own tenant alone. Event-loop thread only.
+rounds. A part that continues may take minutes: a small model begins beside it. A first part may take minutes too, for
+example that of a hostile file: small models of other tenants then begin and continue beside it. Event-loop thread only.
 """
 
 import asyncio
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 SMALL_BYTES = 128 * 2**20
 """An upload up to this takes a gigabyte or so until its model serves."""
 LONG_AFTER_S = 3.0
-"""A first part that takes longer than this is long."""
+"""Seconds after which a first part is long."""
 LONG_MAX = 2
-"""Long first parts beside which small imports of other tenants go on. Each may hold all the memory of a child."""
+"""Long first parts that take no slot from small imports of other tenants. Each may hold all the memory of a child."""
 
 
 @dataclass(slots=True, eq=False)
@@ -30,7 +30,7 @@ class Turn:
     is_beginning: bool = True
     """Whether its first part is not done yet."""
     is_long: bool = False
-    """Whether it works on its first part and has done so for long."""
+    """Whether it works on its first part, and that part is long."""
     granted: asyncio.Future[None] | None = None
     """What it waits for; None: for nothing."""
 
@@ -45,12 +45,12 @@ class Turn:
 
 
 class FairSlots:
-    """At most `count` jobs work at once, and beside those that continue as many small ones that begin. Small jobs work
-    beside other tenants' long ones, too.
+    """At most `count` jobs work at once. Beside those that continue, as many small ones begin. Beside up to `LONG_MAX`
+    long ones, as many small ones of other tenants work.
     """
 
     def __init__(self, count: int, long_after_s: float = LONG_AFTER_S) -> None:
-        """`long_after_s`: how long a first part takes until it is long."""
+        """`long_after_s`: the seconds after which a first part is long."""
         self._count = count
         self._long_after_s = long_after_s
         self._working: list[Turn] = []
@@ -115,12 +115,12 @@ class FairSlots:
             if turn.is_beginning:
                 self._served += 1
                 self._served_at[turn.tenant] = self._served
-                asyncio.get_running_loop().call_later(self._long_after_s, self._lasts, turn)
+                asyncio.get_running_loop().call_later(self._long_after_s, self._note_long, turn)
             assert turn.granted is not None, "it waits"
             turn.granted.set_result(None)
 
-    def _lasts(self, turn: Turn) -> None:
-        """Let others work beside a job, where it still works on its first part."""
+    def _note_long(self, turn: Turn) -> None:
+        """Let small jobs work beside a job that still works on its first part."""
         if turn in self._working and turn.is_beginning:
             turn.is_long = True
             self._grant()
@@ -134,12 +134,14 @@ class FairSlots:
         return turn.is_beginning and turn.is_small and beginning < self._count
 
     def _in_the_way_of(self, turn: Turn) -> list[Turn]:
-        """Return the working jobs that take a slot from a job: all, for a large one; for a small one all but the first
-        long ones of other tenants.
+        """Return the working jobs that take a slot from a job: for a small one all but the first long ones of other
+        tenants, for a large one all but as many small ones as there are long ones, which may have begun beside those.
         """
-        if not turn.is_small:
-            return self._working
-        beside = [one for one in self._working if one.is_long and one.tenant != turn.tenant][:LONG_MAX]
+        long = [one for one in self._working if one.is_long]
+        if turn.is_small:
+            beside = [one for one in long if one.tenant != turn.tenant][:LONG_MAX]
+        else:
+            beside = [one for one in self._working if one.is_small and not one.is_long][: min(len(long), LONG_MAX)]
         return [one for one in self._working if one not in beside]
 
     def _line(self) -> Iterator[Turn]:

@@ -71,7 +71,7 @@ class Build:
     unreviewed: frozenset[str] = frozenset()
     """Variants on it whose profile does not say whether they are harmless: an earlier version measured them."""
     untimed: frozenset[str] = frozenset()
-    """Variants on it whose profile lacks times of several runs at once: there were fewer workers."""
+    """Variants on it whose profile lacks times of some numbers of runs at once: it was measured for fewer workers."""
     part: int | None = None
     """Which part of its content it is; None: all of it."""
 
@@ -234,9 +234,9 @@ class Builds:
         self._has_changed.set()
 
     def unmeasured(self) -> list[Build]:
-        """Builds whose prepared form has not been tried on this machine, that were never reviewed, or that were
-        measured before the start for fewer workers; in the order of the table. None of kinds that take no runs now: it
-        would fail, and be given up.
+        """Return the builds whose prepared form has not been tried on this machine, that were never reviewed, or that
+        were measured before the start for fewer workers; in the order of the table. Builds of kinds that take no runs
+        now are left out: to measure them would fail, and they would be given up.
         """
         self._has_changed.clear()
         return [

@@ -292,7 +292,7 @@ def _truth_samples(folder: Path) -> int:
     """How many samples truth.json lists; each file must be there."""
     if not (folder / "truth.json").is_file():
         return 0
-    samples = _json_object(folder / "truth.json", strict_json.read_checked).get("samples")  # stays in this process
+    samples = _json_object(folder / "truth.json", strict_json.read_checked).get("samples")  # in a child
     if not isinstance(samples, list) or not samples:
         raise BadMetadata(reason='evaluation/truth.json must be {"samples": [{"file": "a.jpg", ...}]}')
     for number, sample in enumerate(samples):

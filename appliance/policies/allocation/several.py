@@ -30,13 +30,12 @@ BUSY_SHARE = 0.5
 """Of the workers: where all plans without company take less, and processor time is what they cost, nobody waits for
 company. An idle worker costs nothing, and who sends its next frame after the answer would only get fewer of them."""
 RUNS_FIRST = 2
-"""Runs as long as the longest of all plans that a wait leaves time for: one is under way when it is over, and another
-tenant's may have the next turn. Of the frames at 70 % of a real box's capacity 0.90 were in time where a wait left time
-for none, 0.97 and 0.98 with two; of the pipeline with the longest runs 0.59 and 0.94.
+"""Runs that a wait leaves time for, each as long as the longest of all plans: one is under way when the wait is over,
+and another tenant's may be next. Of the frames at 70 % of a real box's capacity 0.90 were in time where a wait left
+time for none, 0.97 and 0.98 with two; of the pipeline with the longest runs 0.59 and 0.94.
 """
-SHORTER = 0.8
-"""Where batches may run less long, the next limit that is tried is at most so many times the one before: each costs a
-plan."""
+LIMIT_STEP = 0.8
+"""Each limit of run times that is tried is at most this share of the one before, because each costs a plan."""
 SHRINKS = (1.0, 0.9, 0.8, 0.65, 0.5, 0.35, 0.2, 0.1, 0.05)
 """Parts of the frames that are tried in turn where shares do not pack."""
 
@@ -149,10 +148,11 @@ def without_company(problem: AllocationInput) -> AllocationInput:
 
 
 def patient(problem: AllocationInput, run_ms_max: float) -> AllocationInput:
-    """A problem where batches run for so long at most, and the SLO leaves time for the runs that go first when a wait
-    is over. An item waits no longer than that time allows: a plan without it would count on larger batches than form.
+    """Return a problem whose batches take at most `run_ms_max`, and whose SLO leaves time for the runs that go first
+    when a wait is over. Items wait no longer than that leaves time for; a plan that ignored it would count on larger
+    batches than form.
     """
-    modules = tuple(_quick(module, run_ms_max) for module in problem.modules)
+    modules = tuple(_with_short_batches(module, run_ms_max) for module in problem.modules)
     longest_ms = max((min(_runs_ms(module, one_item=True), default=0.0) for module in modules), default=0.0)
     return replace(problem, modules=modules, slo_ms=problem.slo_ms - RUNS_FIRST * max(run_ms_max, longest_ms))
 
@@ -174,18 +174,18 @@ def _limits_ms(problem: AllocationInput) -> list[float]:
     """Return the longest runs of batches that are tried, from the longest on, each noticeably shorter than the last."""
     found: list[float] = []
     for run_ms in sorted({ms for one in problem.modules for ms in _runs_ms(one, one_item=False)}, reverse=True):
-        if not found or run_ms <= SHORTER * found[-1]:
+        if not found or run_ms <= LIMIT_STEP * found[-1]:
             found.append(run_ms)
     return found
 
 
-def _quick(module: Module, run_ms_max: float) -> Module:
+def _with_short_batches(module: Module, run_ms_max: float) -> Module:
     kept = (one for one in module.profiles if one.batch == 1 or one.latency_ms * module.ballooning <= run_ms_max)
     return replace(module, profiles=tuple(kept))
 
 
 def _runs_ms(module: Module, *, one_item: bool) -> list[float]:
-    """Return what runs of one item take, or of several."""
+    """Return the times of a module's runs of one item, or of several."""
     return [one.latency_ms * module.ballooning for one in module.profiles if (one.batch == 1) is one_item]
 
 

@@ -55,7 +55,7 @@ class Group:
     """CPU stages run on its cores."""
     speed: float = 1.0
     at_once: RunsAtOnce | None = None
-    """Runs at once that an import times on it; None: the import does not measure there."""
+    """Runs at once that an import times there; None: it times none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,17 +136,17 @@ class Asked:
     """Groups of processors that the problems were made for."""
 
     def untimed(self) -> str:
-        """Return a note that names the points of which no run was timed: those that are no choice because of that, and
-        those that count as if fewer ran at once; empty: there are none (SC-05).
+        """Return a note that names the points of which no run was timed: points that are no choice because of that, and
+        points that count as if fewer runs were under way; empty: there are none (SC-05).
         """
-        told = (
+        notes = (
             ("no choice, because no run was timed", self._points(unmeasured)),
-            ("counted as if fewer ran at once, because no run was timed", self._points(stood_in_for)),
+            ("counted as if fewer ran at once, because no run was timed", self._points(assumed)),
         )
-        return "; ".join(f"{why}: {_some(points)}" for why, points in told if points)
+        return "; ".join(f"{why}: {_some(points)}" for why, points in notes if points)
 
-    def _points(self, found: "Callable[[Measured, Group, int], list[tuple[int, int]]]") -> list[str]:
-        """Return what is `found` for each variant that is offered, in words."""
+    def _points(self, points_of: Callable[[Measured, Group, int], list[tuple[int, int]]]) -> list[str]:
+        """Return the points of each variant that is offered, in words."""
         return [
             f"{stage} {offer.name} on {measured.kind}: batch {batch} x {level} at once"
             for stage, offers in self.offers.items()
@@ -154,7 +154,7 @@ class Asked:
             for measured in offer.profiles
             for group in self.groups
             if measured.kind in group.kinds
-            for batch, level in found(measured, group, offer.servable.together_max)
+            for batch, level in points_of(measured, group, offer.servable.together_max)
         ]
 
 
@@ -381,16 +381,16 @@ def _quickest_ms(module: Module) -> float:
 
 
 def rows_of(measured: Measured, group: Group, together_max: int) -> list[Latency]:
-    """What was measured, as instances of the group's workers (SC-05, SC-06).
+    """Return what was measured, as instances of the group's workers (SC-05, SC-06).
 
-    On cores an instance is one worker, at what a run takes while the others are at work, as many as were measured of
-    any batch; a batch of which that is missing is no choice. Where no batch was measured while all are at work, further
-    ones count as if they brought nothing. On a device an instance is all of it, at as many streams as were measured; a
-    number of streams that brings no more throughput than fewer do is over-subscription, and no choice.
+    On cores an instance is one worker. Its run takes what it took with the most runs at once that are known of any
+    batch (`_level`); a batch that lacks this time is no choice. Workers beyond those that were measured count as if
+    they brought nothing. On a device an instance is all of it, at as many streams as were measured. A number of streams
+    that brings no more throughput than fewer do is over-subscription, and no choice.
     """
     if not group.is_device:
         level = _level(measured, group)
-        found = {row.batch: row for row in _bounded(measured, group, together_max) if row.concurrency == level}
+        found = {row.batch: row for row in _filled(measured, group, together_max) if row.concurrency == level}
         return [Latency(row.batch, row.p50_ms, row.p99_ms, 1) for _, row in sorted(found.items())]
     rows = [row for row in measured.latencies if row.batch <= max(1, together_max)]
     kept: list[Latency] = []
@@ -405,13 +405,13 @@ def rows_of(measured: Measured, group: Group, together_max: int) -> list[Latency
 
 def _level(measured: Measured, group: Group) -> int:
     """Return the most runs at once that are known of those that a group of cores can have under way."""
-    rows = _bounded(measured, group)
+    rows = _filled(measured, group)
     return max((row.concurrency for row in rows if row.concurrency <= group.workers), default=0)
 
 
-def _bounded(measured: Measured, group: Group, together_max: int | None = None) -> list[Latency]:
-    """Return what was measured, of batches up to `together_max`, and what stands in for runs at once that were not."""
-    rows = measured.latencies if group.at_once is None else group.at_once.bounded(measured.latencies)
+def _filled(measured: Measured, group: Group, together_max: int | None = None) -> list[Latency]:
+    """Return what was measured, and what is assumed of more runs at once; of batches up to `together_max`."""
+    rows = measured.latencies if group.at_once is None else group.at_once.filled(measured.latencies)
     return [row for row in rows if together_max is None or row.batch <= max(1, together_max)]
 
 
@@ -425,7 +425,7 @@ def unmeasured(measured: Measured, group: Group, together_max: int) -> list[tupl
     known = {(row.batch, row.concurrency) for row in rows if row.concurrency <= group.workers}
     levels = {level for _, level in known}
     if not group.is_device:
-        known |= set(stood_in_for(measured, group, together_max))
+        known |= set(assumed(measured, group, together_max))
         levels = {_level(measured, group)} - {0}
     elif group.at_once is not None:
         levels |= set(group.at_once.missing(measured.latencies))
@@ -433,10 +433,10 @@ def unmeasured(measured: Measured, group: Group, together_max: int) -> list[tupl
     return [(batch, level) for batch in batches for level in sorted(levels) if (batch, level) not in known]
 
 
-def stood_in_for(measured: Measured, group: Group, together_max: int) -> list[tuple[int, int]]:
-    """Return the points, as (batch, runs at once), that count as if fewer ran at once, because no run was timed."""
+def assumed(measured: Measured, group: Group, together_max: int) -> list[tuple[int, int]]:
+    """Return the points, as (batch, runs at once), whose times are assumed from fewer runs at once: none was timed."""
     level = 0 if group.is_device else _level(measured, group)
-    rows = _bounded(measured, group, together_max)
+    rows = _filled(measured, group, together_max)
     return [(row.batch, row.concurrency) for row in rows if row.concurrency == level and row not in measured.latencies]
 
 

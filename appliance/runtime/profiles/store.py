@@ -95,7 +95,7 @@ class ProfileStore:
         is_plain: bool = False,
         at_once: Mapping[str, RunsAtOnce | None] = MappingProxyType({}),
     ) -> None:
-        """`fingerprints` of the box's processors, by kind; `at_once`: the runs at once that imports time there.
+        """`fingerprints` of the box's processors, by kind; `at_once`: the runs at once that imports time on these.
         `alpha`: the weight of a run in what is expected of the next (0 = what the import measured stands). `is_plain`
         as of `RunTimes`.
         """
@@ -171,7 +171,7 @@ class ProfileStore:
         """Return what runs are expected to take on a processor before any was seen there."""
         at_once = self._at_once.get(profile.kind)
         if at_once is not None and not where.name:
-            return at_once.bounded(profile.latencies)
+            return at_once.filled(profile.latencies)
         return _at_speed(profile.latencies, where.speed)
 
     # -- for others ----------------------------------------------------------------------------------------------------

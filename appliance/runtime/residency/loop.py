@@ -405,10 +405,15 @@ class ResidencyLoop:
         }
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
-        """For `/v1/memory`: yield the applications with their sets, and what these follow from."""
+        """For `/v1/memory`: yield the applications with their sets, and what these follow from.
+
+        Time may pass between two rows: an application that is gone by then has none.
+        """
         there = frozenset(b.build_id for b in self._memory.residents())
-        for group in tuple(self._groups.all()):
-            yield self._row(group, there, self._clock.now_ns())
+        for name in [group.name for group in self._groups.all()]:
+            group = self._groups.of_application(name)
+            if group is not None and group.name == name:
+                yield self._row(group, there, self._clock.now_ns())
 
     def _row(self, group: VariantGroup, there: frozenset[str], now_ns: int) -> Mapping[str, Any]:
         expectation = self._expectations.of(group.name)

@@ -9,8 +9,9 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from appliance.api.http.connections import Connections, Counted
+from appliance.api.http.origins import Origins
 from appliance.api.http.pace import Pace
-from appliance.api.http.proxies import Origins, Proxies
+from appliance.api.http.proxies import Proxies
 from appliance.api.http.turns import Turns
 from appliance.api.http.unread import Unread
 from appliance.api.protocol import BoxProtocol

@@ -2,13 +2,18 @@
 
 import asyncio
 import resource
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from appliance import __version__
+from appliance.api.auth.callers import CONNECTION
 from appliance.api.v1 import system
 from appliance.confinement.available import available
 from appliance.resources.cores import usable_cores
@@ -196,3 +201,26 @@ async def test_metrics_may_be_opened_to_all_by_setting(stand_with: StandWith) ->
         answer = await stand.client(None).get("/metrics")
         assert answer.status_code == 200
         assert ("appliance_ready", ()) in samples(answer.text)
+
+
+async def test_open_metrics_are_made_in_the_part_of_a_turn_of_each_caller(
+    stand_with: StandWith, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So one address that asks without a pause keeps no other one waiting."""
+    owners: list[str] = []
+    async with stand_with(security={"metrics_open": True}) as stand:
+        collect = stand.appliance.turns.collect
+
+        async def noted(owner: str, items: Iterable[Any]) -> list[Any]:
+            owners.append(owner)
+            return await collect(owner, items)
+
+        monkeypatch.setattr(stand.appliance.turns, "collect", noted)
+        for address in ("stranger 192.0.2.1", "stranger 192.0.2.2"):
+
+            async def app(scope: Any, receive: Any, send: Any, owner: str = address) -> None:
+                await stand.appliance.asgi({**scope, CONNECTION: SimpleNamespace(owner=owner)}, receive, send)
+
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://box") as client:
+                assert (await client.get("/metrics")).status_code == 200
+    assert owners == ["stranger 192.0.2.1", "stranger 192.0.2.2"]

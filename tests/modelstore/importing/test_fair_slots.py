@@ -165,3 +165,33 @@ async def test_import_job_is_not_long_once_its_first_part_is_done() -> None:
     await until(lambda: slots.before(other) == [long])
     slots.leave(long)
     await going_on
+
+
+@pytest.mark.anyio
+async def test_large_import_job_gets_the_next_slot_though_small_ones_work_beside_a_long_one() -> None:
+    """Of two slots one is the long job's; small jobs that come after the large one do not take the other for good."""
+    slots = FairSlots(2, long_after_s=0.05)
+    long = await _long(slots, "a")
+    small = [await asyncio.wait_for(_begun(slots, "b", is_small=True), 60) for _ in range(2)]
+    (large, large_goes), (last, last_goes) = _waits(slots, "c", is_small=False), _waits(slots, "d", is_small=True)
+    await until(lambda: slots.before(last) is not None)
+    slots.leave(small[0])
+    await asyncio.wait_for(large_goes, 60)
+    assert not last_goes.done()
+    assert slots.before(last) == [small[1], large]
+    slots.leave(small[1])
+    await asyncio.wait_for(last_goes, 60)
+    slots.leave(long)
+
+
+@pytest.mark.anyio
+async def test_large_import_job_waits_where_a_long_one_has_the_only_slot() -> None:
+    slots = FairSlots(1, long_after_s=0.05)
+    long = await _long(slots, "a")
+    small = await asyncio.wait_for(_begun(slots, "b", is_small=True), 60)
+    large, large_goes = _waits(slots, "c", is_small=False)
+    slots.leave(small)
+    await until(lambda: slots.before(large) == [long])
+    assert not large_goes.done()
+    slots.leave(long)
+    await asyncio.wait_for(large_goes, 60)

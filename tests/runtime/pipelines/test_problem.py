@@ -20,8 +20,8 @@ from appliance.runtime.pipelines.problem import (
     Subject,
     _item_ms,
     asked,
+    assumed,
     rows_of,
-    stood_in_for,
     unmeasured,
 )
 from appliance.runtime.pipelines.windows import Observed
@@ -60,14 +60,14 @@ def test_workers_beyond_those_that_were_timed_at_once_add_no_capacity() -> None:
     rows = _measured((1, 1, 10.0), (4, 1, 30.0), (1, 2, 14.0), (4, 2, 36.0))
     four = Group("cpu", ("cuda",), 4, at_once=RunsAtOnce(4, 4))
     assert [(row.batch, row.p50_ms) for row in rows_of(rows, four, 4)] == [(1, 28.0), (4, 72.0)]
-    assert stood_in_for(rows, four, 4) == [(1, 4), (4, 4)]
+    assert assumed(rows, four, 4) == [(1, 4), (4, 4)]
     assert unmeasured(rows, four, 4) == [(2, 4)]
     timed = _measured((1, 1, 10.0), (1, 2, 14.0), (1, 4, 20.0))
     assert [(row.batch, row.p50_ms) for row in rows_of(timed, four, 4)] == [(1, 20.0)]
-    assert stood_in_for(timed, four, 4) == []
+    assert assumed(timed, four, 4) == []
     device = replace(four, is_device=True)
     assert [(row.batch, row.concurrency) for row in rows_of(rows, device, 4)] == [(1, 1), (1, 2), (4, 1), (4, 2)]
-    assert (unmeasured(rows, device, 1), stood_in_for(rows, device, 1)) == ([(1, 4)], [])
+    assert (unmeasured(rows, device, 1), assumed(rows, device, 1)) == ([(1, 4)], [])
 
 
 def test_batch_that_lacks_its_time_at_once_is_no_choice_though_it_is_the_only_one() -> None:

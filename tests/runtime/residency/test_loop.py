@@ -277,3 +277,15 @@ def test_residency_loop_pauses_longer_after_long_turn() -> None:
     delays no expected application.
     """
     assert [pause_ns(20_000, took_ns) for took_ns in (0, 200, 300, 10**9)] == [20_000, 20_000, 30_000, 100_000]
+
+
+@story
+async def test_application_deleted_while_rows_are_made_has_no_row() -> None:
+    """Nothing is expected of it any more, either."""
+    bench = EngineBench(100)
+    for name in "abc":
+        bench.add({"small": Cost(20)}, name=name)
+    rows = bench.core.residency.rows()
+    first = next(rows)["application"]
+    bench.catalogue.remove_application("t/b")
+    assert [first, *(row["application"] for row in rows)] == ["t/a", "t/c"]
