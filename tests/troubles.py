@@ -182,7 +182,7 @@ STAGED = (
         trouble=Trouble.RESIDENCY_THRASHES,
         page="/applications",
         subject='tbody tr:has-text("digits")',
-        settings={"residency": {"reloads_per_min_max": 2}},
+        settings={"residency": {"reloads_per_min_max": 2}, "memory": {"asleep_share": 0}},  # what wakes is no load
         happen=_load_and_unload,
     ),
     Staged(name="hot", trouble=Trouble.BOX_HOT, page="/box", subject="main .card:has(.checks)", prepare=_heat),
