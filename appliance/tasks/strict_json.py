@@ -69,9 +69,12 @@ def check(text: Text, *, has_tensors: bool = False) -> int:
 
     Raises: TooMuch where it has more than `NAMES_MAX` names or objects, or `VALUES_MAX` values.
     """
-    counted = _counts(_steps(text), has_tensors)
+    raw = bytes(text)
+    if raw.count(b'":') - raw.count(rb'\":') > NAMES_MAX:  # names, but for strings that begin with a colon
+        raise TooMuch(f"has more than {NAMES_MAX} names")
+    counted = _counts(_steps(raw), has_tensors)
     if _too_many(counted):
-        counted = _counts(_outside_strings(text), has_tensors)
+        counted = _counts(_outside_strings(raw), has_tensors)
     if what := _too_many(counted):
         raise TooMuch(f"has more than {what}")
     return counted[2]
@@ -82,13 +85,15 @@ def _raw(text: Text | str) -> bytes:
 
 
 def _counts(pieces: Iterable[bytes], has_tensors: bool) -> tuple[int, int, int]:
-    """Return the number of names, objects and values; more where strings hold what separates these."""
+    """Return the number of names, objects and values, up to a bound; more where strings hold what separates these."""
     names = objects = values = 0
     for piece in pieces:
         names += piece.count(b":")
         objects += piece.count(b"{")
         if not has_tensors:
             values += piece.count(b",") + piece.count(b"[") + piece.count(b"{")
+        if _too_many((names, objects, values)):
+            break
     return names, objects, values
 
 

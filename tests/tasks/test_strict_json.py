@@ -102,3 +102,9 @@ def test_text_with_tensors_has_any_number_of_values_and_bounded_names() -> None:
     assert strict_json.check(listed(2 * VALUES_MAX, "1").encode(), has_tensors=True) == 0
     with pytest.raises(TooMuch):
         strict_json.check(names(NAMES_MAX + 1).encode(), has_tensors=True)
+
+
+def test_quoted_names_inside_a_string_are_no_names() -> None:
+    """As in metadata that carry a JSON document as a text."""
+    document = json.dumps({str(number): number for number in range(2 * NAMES_MAX)})
+    assert strict_json.read(json.dumps({"document": document})) == {"document": document}
