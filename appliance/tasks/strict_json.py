@@ -70,7 +70,7 @@ def check(text: Text, *, has_tensors: bool = False) -> int:
     Raises: TooMuch where it has more than `NAMES_MAX` names or objects, or `VALUES_MAX` values.
     """
     raw = bytes(text)
-    if raw.count(b'":') - raw.count(rb'\":') > NAMES_MAX:  # names, but for strings that begin with a colon
+    if raw.count(b'":') - raw.count(rb"\":") > NAMES_MAX:  # names, but for strings that begin with a colon
         raise TooMuch(f"has more than {NAMES_MAX} names")
     counted = _counts(_steps(raw), has_tensors)
     if _too_many(counted):
