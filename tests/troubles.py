@@ -182,7 +182,10 @@ STAGED = (
         trouble=Trouble.RESIDENCY_THRASHES,
         page="/applications",
         subject='tbody tr:has-text("digits")',
-        settings={"residency": {"reloads_per_min_max": 2}, "memory": {"asleep_share": 0}},  # what wakes is no load
+        settings={
+            "residency": {"reloads_per_min_max": 1},
+            "memory": {"asleep_share": 0},
+        },  # a wake is no load, unload forgets
         happen=_load_and_unload,
     ),
     Staged(name="hot", trouble=Trouble.BOX_HOT, page="/box", subject="main .card:has(.checks)", prepare=_heat),
