@@ -61,7 +61,7 @@ def bar(memory: MemoryShape, builds: Sequence[BuildShape], width: int) -> Text:
 
 
 def unseen_bytes(memory: MemoryShape) -> int:
-    """What models take that this key does not see."""
+    """Return the bytes of models that this key does not see."""
     return max(0, memory.used_bytes - memory.overhead_bytes - sum(build.bytes for build in memory.builds))
 
 

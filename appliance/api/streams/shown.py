@@ -103,7 +103,7 @@ def _agreements(box: ServingBox, live: LiveSession) -> dict[str, float]:
 
 
 def _meaning(box: ServingBox, live: LiveSession) -> str:
-    """What the accuracies of its application's model are called."""
+    """Return the name of the accuracies of the model that the session uses."""
     try:
         return box.catalogue.entry(live.session.application_id).model.meaning
     except ModelUnavailable:  # gone, or a pipeline

@@ -3,7 +3,7 @@
 import asyncio
 import datetime
 import shutil
-from collections.abc import Awaitable, Hashable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Hashable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from appliance.api.box import RunningBox
@@ -72,6 +72,14 @@ async def look(box: RunningBox) -> tuple[Check, ...]:
             detail=one.detail,
         )
     return checks
+
+
+async def _in_steps(items: Iterable[T]) -> AsyncIterator[T]:
+    """Yield the items, in steps between which other work on the event loop goes on."""
+    for place, item in enumerate(items, 1):
+        yield item
+        if place % _STEP == 0:
+            await others_first()
 
 
 class _Look:
@@ -161,14 +169,12 @@ class _Look:
         have their turns.
         """
         quarantined, damaged = [], []
-        for place, model in enumerate(self._box.catalogue.models(), 1):
+        async for model in _in_steps(self._box.catalogue.models()):
             for variant in model.variants:
                 if variant.state is VariantState.QUARANTINED:
                     quarantined.append(_variant(model, variant))
                 if variant.is_damaged:
                     damaged.append(_variant(model, variant))
-            if place % _STEP == 0:
-                await others_first()
         return tuple(quarantined), tuple(damaged)
 
     async def _applications(self) -> tuple[ApplicationFacts, ...]:
@@ -178,9 +184,7 @@ class _Look:
         box, found = self._box, []
         totals = await self._totals()
         account = MemoryAccount(box.memory, box.shares)
-        for place, entry in enumerate(box.catalogue.entries(), 1):
-            if place % _STEP == 0:
-                await others_first()
+        async for entry in _in_steps(box.catalogue.entries()):
             application, total = entry.application, totals.get(entry.application.id)
             never_fits = "; ".join(one.detail for one in never_fits_warnings(entry, account))
             unreachable = out_of_reach(entry)
@@ -205,12 +209,10 @@ class _Look:
         those answered, since the start.
         """
         totals: dict[str, tuple[int, int, int, int]] = {}
-        for place, ((id, _, _), one) in enumerate(list(self._box.telemetry.statistics.items()), 1):
+        async for (id, _, _), one in _in_steps(list(self._box.telemetry.statistics.items())):
             done, more = one.outcomes.get("done", 0), totals.get(id, (0, 0, 0, 0))
             own = (one.slo_requests, one.slo_kept, done + one.unanswered, done)
             totals[id] = (own[0] + more[0], own[1] + more[1], own[2] + more[2], own[3] + more[3])
-            if place % _STEP == 0:
-                await others_first()
         return totals
 
     def _sessions(self) -> Iterator[SessionFacts]:

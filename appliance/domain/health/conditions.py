@@ -102,7 +102,7 @@ class Trouble(StrEnum):
 
 
 class Rule(NamedTuple):
-    """What is told of one kind of condition."""
+    """Severity, sentence and action of one kind of condition."""
 
     severity: Severity
     """Severity; of a share that is missed, the least one."""
@@ -152,7 +152,7 @@ _TELL = "Tell the operator of the box."
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at, with the conditions that were found."""
+    """A part of the box that was looked at, with the conditions found in it."""
 
     name: str
     conditions: tuple[Condition, ...]

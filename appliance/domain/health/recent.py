@@ -13,7 +13,7 @@ AGE_MAX_S = 3600
 
 
 class Share(NamedTuple):
-    """What was counted, and what of it was as promised."""
+    """A number of requests, frames, windows or loads, and how many of them were as promised."""
 
     counted: int = 0
     kept: int = 0

@@ -30,7 +30,7 @@ class Turn:
     is_beginning: bool = True
     """Whether its first part is not done yet."""
     is_long: bool = False
-    """Whether it works on its first part, and that part is long."""
+    """Whether the import works on its first part, and that part is long."""
     granted: asyncio.Future[None] | None = None
     """What it waits for; None: for nothing."""
 
