@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from appliance.lab.problems import pipeline
+from appliance.lab.registry import add_policies
 from appliance.policies.allocation.base import AllocationPlan
 from benchmarks import _results as results
 from reproduce.baselines import ALLOCATION
+from tests.checkers.exhaustive_search import BruteForce
 from tests.checkers.pipeline import broken
 from tests.instances import allocation as instances
 
@@ -16,6 +18,7 @@ SEEDS, QUICK, FIRST = 20, 5, 0
 Problem = dict[str, Any]
 SHAPES = ("single", "chain2", "chain3", "fork", "join")
 FINE: dict[str, Any] = {"batches": (1, 2, 4, 8, 16, 32), "concurrencies": (1, 2, 4), "instances": 6.0}
+add_policies("allocation", {"brute-force": BruteForce})
 YARDSTICKS = ("frontier", "scrooge", "greedy", "concurrency-1", "nexus-like")
 
 

@@ -86,11 +86,6 @@ def variants() -> list[dict[str, Any]]:
     ]
 
 
-def setting(slo_ms: int, rate: int, clients: int) -> list[tuple[int, int]]:
-    """Clients that are all alike."""
-    return [(slo_ms, rate)] * clients
-
-
 def run(clients: Sequence[tuple[int, int]], trace: str, policy: str, seed: int, duration_s: float) -> Numbers:
     """`missed` of the frames due, `accuracy`: Σ accuracy · in time / frames due of all clients that came, were they
     served or not; `busy`, latency percentiles.
@@ -152,7 +147,7 @@ def _experiment(name: str, clients: Sequence[tuple[int, int]], trace: str, polic
 
 def _alike(slo_ms: int, rate: int, clients: int, trace: str, policy: str) -> Experiment:
     name = f"{trace}/{slo_ms}/{rate}/{clients}"
-    return _experiment(name, setting(slo_ms, rate, clients), trace, policy)
+    return _experiment(name, [(slo_ms, rate)] * clients, trace, policy)
 
 
 def _experiments() -> dict[str, Experiment]:
@@ -208,7 +203,8 @@ def statements(repetitions: Sequence[Numbers]) -> list[Claim]:
     for slo_ms, paper in MEDIANS.items():
         at = f"synthetic/{slo_ms}/15/2/{OURS}"
         claims.say("VI-B", f"synthetic, {slo_ms} ms, 15 fps, 2 clients: median latency, ms", paper, f"{at}/p50")
-    claims.say("VI-B", "worker utilisation, most", "0.75", _most_busy)
+    busy = f"/{OURS}/busy"
+    claims.say("VI-B", "worker utilisation, most", "0.75", lambda one: max(one[at] for at in one if at.endswith(busy)))
     for clients, ours, middle in ((4, "0.95", "11.78"), (8, "1.62", "31.94")):
         what = f"LTE, {clients} clients of several kinds"
         claims.say("VI-C", f"{what}: not in time, %", ours, _percent(f"lte/mixed/{clients}/{OURS}"))
@@ -240,10 +236,6 @@ def _of_all(
     gains: Sequence[Callable[[Numbers], float]], pool: Callable[[list[float]], float]
 ) -> Callable[[Numbers], float]:
     return lambda numbers: pool([gain(numbers) for gain in gains])
-
-
-def _most_busy(numbers: Numbers) -> float:
-    return max(value for name, value in numbers.items() if name.endswith(f"/{OURS}/busy"))
 
 
 PAPER = Paper(EXPERIMENTS, statements, "The box, its processor, the links and the devices are emulated.")

@@ -174,10 +174,6 @@ class Device:
             while self._timers and self._timers[0][0] <= self.now_ms:
                 heapq.heappop(self._timers)[2]()
 
-    @property
-    def unanswered(self) -> int:
-        return len(self._waiting) + len(self._running)
-
     # -- decisions -----------------------------------------------------------------------------------------------------
 
     def _dispatch(self) -> None:

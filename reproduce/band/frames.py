@@ -6,7 +6,7 @@ each EfficientDet finds objects, which go through one of two EfficientNets. Mean
 Poisson, all of a frame together more or less by its crowd (a gamma of mean 1): neither data set is here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
 
@@ -75,9 +75,3 @@ def _poisson(mean: float, random: Random) -> int:
     while at < mean:
         count, at = count + 1, at + random.expovariate(1.0)
     return count
-
-
-def means(video: Sequence[Frame]) -> dict[str, float]:
-    """Requests per frame, by network."""
-    names = [task.network for frame in video for task in frame]
-    return {name: names.count(name) / len(video) for name in sorted(set(names))}

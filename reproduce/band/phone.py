@@ -4,7 +4,7 @@
 - *Assumed*: how much the networks compute (public figures), how much of a processor's speed they use (`SHARE`; networks
   of depthwise convolutions use little of an accelerator; RetinaFace takes about as long everywhere, as §6.3.1 says),
   which operators are fallbacks (§3.2.2: FSRNet's wide transposed convolutions), what a run and a move cost.
-- *Fitted* (`FITTED`, found by `fit`): the speeds of a CPU core and of the GPU, and how early the first fallback
+- *Fitted* (`FITTED`): the speeds of a CPU core and of the GPU, and how early the first fallback
   operator comes in the two networks that the baseline puts on the DSP and on the NPU. Three numbers, for three of the
   paper's: 2.6 and 4.9 frames/s of the two baselines, 5.3 of Band on CPU and GPU.
 

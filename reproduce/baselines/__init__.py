@@ -14,7 +14,6 @@ from appliance.policies.allocation.scrooge import without_concurrency
 from appliance.policies.offload import OFFLOAD_POLICIES
 from appliance.policies.offload.base import OffloadPolicy
 from appliance.policies.offload.reactive import clipper_like, static
-from reproduce.baselines.brute_force import BruteForce
 from reproduce.baselines.exact import Exact
 from reproduce.baselines.fixed_network import FIXED_NETWORKS
 from reproduce.baselines.greedy import Greedy
@@ -26,7 +25,6 @@ ALLOCATION: Mapping[str, Callable[[], AllocationPolicy]] = {
     "nexus-like": NexusLike,
     "greedy": Greedy,
     "concurrency-1": without_concurrency,
-    "brute-force": BruteForce,
 }
 ADAPTATION: Mapping[str, Callable[[], AdaptationPolicy]] = {
     **ADAPTATION_POLICIES,

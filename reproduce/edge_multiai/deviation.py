@@ -45,8 +45,11 @@ def draw_traces(applications: Sequence[str], count: int, gap_s: float, deviation
 
     The same seed has the same requests at every deviation.
     """
-    actual = {name: _times(Random(f"{seed}/actual/{name}"), count, gap_s) for name in applications}
-    noise = {name: _normals(Random(f"{seed}/noise/{name}"), count) for name in applications}
+    actual, noise = dict[str, list[float]](), dict[str, list[float]]()
+    for name in applications:
+        came, moves = Random(f"{seed}/actual/{name}"), Random(f"{seed}/noise/{name}")
+        actual[name] = list(accumulate(came.expovariate(1 / gap_s) for _ in range(count)))
+        noise[name] = [moves.gauss(0, 1) for _ in range(count)]
 
     def moved(sigma_s: float) -> dict[str, list[float]]:
         return {
@@ -82,11 +85,3 @@ def divergence(actual: Sequence[float], predicted: Sequence[float], bin_s: float
         p, q = (ours[i] + PSEUDO_COUNT) / total, (theirs[i] + PSEUDO_COUNT) / total_theirs
         found += p * math.log(p / q)
     return found
-
-
-def _times(rng: Random, count: int, gap_s: float) -> list[float]:
-    return list(accumulate(rng.expovariate(1 / gap_s) for _ in range(count)))
-
-
-def _normals(rng: Random, count: int) -> list[float]:
-    return [rng.gauss(0, 1) for _ in range(count)]

@@ -38,9 +38,8 @@ DECISIONS_MAX = 150
 def planner_of(application: Application, policy: str, slo_ms: float, front_ends: int | None = None) -> Planner:
     """Make a planner; Nexus with its front ends, where the application has a CPU stage."""
     made = ALLOCATION[OURS if policy == FORESIGHT else policy]()
-    if policy == NEXUS and application.front_ends:
-        return Planner(application, made, slo_ms, front_ends or application.front_ends)
-    return Planner(application, made, slo_ms)
+    machines = (front_ends or application.front_ends) if policy == NEXUS else 0
+    return Planner(application, made, slo_ms, machines or None)
 
 
 def run_with(
@@ -177,20 +176,14 @@ EQUAL = 0.005
 """Finish rates this far apart are equal."""
 
 
-def statements(repetitions: Sequence[Numbers], applications: Sequence[str] = tuple(APPLICATIONS)) -> list[Claim]:
-    """All of them."""
+def statements(
+    repetitions: Sequence[Numbers], applications: Sequence[str] = tuple(APPLICATIONS), *, only_compares: bool = False
+) -> list[Claim]:
+    """All of them, or only the comparison of all planners, for applications of which the paper says nothing."""
     claims = Claims(repetitions)
-    for part in (_compare, _sweep, _delays, _decisions):
+    for part in (_compare,) if only_compares else (_compare, _sweep, _delays, _decisions):
         for name in applications:
             part(claims, name)
-    return claims.found
-
-
-def comparison(repetitions: Sequence[Numbers], applications: Sequence[str]) -> list[Claim]:
-    """The comparison of all planners, for applications of which the paper says nothing, too."""
-    claims = Claims(repetitions)
-    for name in applications:
-        _compare(claims, name)
     return claims.found
 
 

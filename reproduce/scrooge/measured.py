@@ -14,7 +14,7 @@ from pathlib import Path
 
 from reproduce.claims import Experiment, Paper
 from reproduce.scrooge.applications import APPLICATIONS, CPU, PRICES, V100, Application, Measured
-from reproduce.scrooge.experiments import DURATION_S, compared_conditions, comparison, experiments_of
+from reproduce.scrooge.experiments import DURATION_S, compared_conditions, experiments_of, statements
 
 T4 = "T4"
 MEASURED_PRICES: Mapping[str, float] = {V100: PRICES[V100], T4: 0.526, CPU: PRICES[CPU]}
@@ -71,4 +71,4 @@ def paper_of(path: Path, duration_s: float = DURATION_S) -> Paper:
     for application in applications.values():
         experiments |= experiments_of(application, compared_conditions(), duration_s)
     remark = f"The cluster and its clients are emulated; run times are those of {path.name}."
-    return Paper(experiments, partial(comparison, applications=[*applications]), remark)
+    return Paper(experiments, partial(statements, applications=[*applications], only_compares=True), remark)

@@ -106,15 +106,13 @@ class Planner:
         """What the last item of a frame waits for the others of it, on the slowest way: they come at once, which no
         policy knows, and so it is taken off the SLO, as the box does.
         """
-        root = next(module.rate_rps for module in modules if module.name == self._application.root)
-        waits: dict[str, float] = {}
+        first, waits = self._application.root, dict[str, float]()
+        frames_rps = next(module.rate_rps for module in modules if module.name == first)
         for module in modules:
             each_ms = min(p.latency_ms / (p.batch * p.concurrency) for p in module.profiles)
             workers = max(1.0, module.rate_rps * each_ms / 1000.0)
-            waits[module.name] = max(0.0, module.rate_rps / root - 1.0) * each_ms / workers if root else 0.0
-
-        root_stage = self._application.root
-        return waits[root_stage] + _behind(root_stage, self._edges, waits)
+            waits[module.name] = max(0.0, module.rate_rps / frames_rps - 1.0) * each_ms / workers if frames_rps else 0.0
+        return waits[first] + _behind(first, self._edges, waits)
 
     def _bridged(self) -> tuple[tuple[str, str], ...]:
         """Edges between the stages that the policy sees."""

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
@@ -56,15 +56,12 @@ class Demand:
 
     def rates(self, fps: float) -> dict[str, float]:
         """Items a second by stage when so many frames a second come."""
-        frames = [sent for window in self._windows for sent in window]
-        if not frames:
-            return rates_of(self._application, fps, {})
-        kinds = frames[0].objects
-        return rates_of(self._application, fps, {k: sum(f.objects[k] for f in frames) / len(frames) for k in kinds})
+        return rates_of(self._application, fps, [sent for window in self._windows for sent in window])
 
 
-def rates_of(application: Application, fps: float, objects: Mapping[str, float]) -> dict[str, float]:
-    """Items a second by stage, from objects a frame by kind."""
+def rates_of(application: Application, fps: float, frames: Sequence[Sent]) -> dict[str, float]:
+    """Items a second by stage, with the mean objects of these frames; one of each kind where there is no frame."""
+    objects = {k: sum(f.objects[k] for f in frames) / len(frames) for k in frames[0].objects} if frames else {}
     rates = {application.root: fps}
     ahead = [application.root]
     while ahead:
@@ -128,9 +125,7 @@ class _Run:
             return self._demand.rates(self._workload.fps_at(now_s))
         first = bisect_left(self._times, self._agenda.now_ns)
         last = bisect_left(self._times, self._agenda.now_ns + NS_PER_S)
-        frames = self._workload.frames[first:last]
-        objects = {k: sum(f.objects[k] for f in frames) / len(frames) for k in frames[0].objects} if frames else {}
-        return rates_of(self._application, float(last - first), objects)
+        return rates_of(self._application, float(last - first), self._workload.frames[first:last])
 
 
 def run(application: Application, workload: Workload, planner: Planner, conditions: Conditions) -> Numbers:

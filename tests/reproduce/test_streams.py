@@ -30,7 +30,7 @@ def test_jellyfish_policies_are_compared_on_equal_sessions() -> None:
 
 def test_jellyfish_cameras_do_not_capture_at_the_same_instants() -> None:
     """Each client comes 1 to 10 s after the previous client, by the seed, and no whole number of frames after it."""
-    clients = jellyfish.setting(100, 15, 8)
+    clients = [(100, 15)] * 8
     first, again, other = (
         [one["arrive_s"] for one in jellyfish.document(clients, "lte", policy, seed, 60.0)["sessions"]]
         for policy, seed in ((jellyfish.OURS, 1), ("open-middle", 1), (jellyfish.OURS, 2))
@@ -62,8 +62,8 @@ def test_arise_sum_of_loads_bounds_the_served_clients() -> None:
 
 def test_short_runs_of_jellyfish_and_arise_give_their_numbers() -> None:
     """Devices that fit pictures to the rate of their link only are late with the largest network."""
-    own = jellyfish.run(jellyfish.setting(100, 15, 1), "synthetic", "open-largest", 1, 6.0)
-    there = jellyfish.run(jellyfish.setting(100, 15, 1), "synthetic", "open-largest, rate", 1, 6.0)
+    own = jellyfish.run([(100, 15)] * 1, "synthetic", "open-largest", 1, 6.0)
+    there = jellyfish.run([(100, 15)] * 1, "synthetic", "open-largest, rate", 1, 6.0)
     assert there["missed"] > own["missed"]
     found = arise.run(arise.SETTINGS["detection, 5G, 0.2"], "static-detection", 1, 2.0, door=6)
     assert found["served"] > 0
@@ -72,7 +72,7 @@ def test_short_runs_of_jellyfish_and_arise_give_their_numbers() -> None:
 
 def test_devices_with_a_fixed_picture_size_are_late_on_a_narrow_link() -> None:
     """They are late where the planner does not know of the link; ours are not."""
-    clients = jellyfish.setting(100, 15, 1)
+    clients = [(100, 15)] * 1
     assert jellyfish.ABLATIONS["pictures of one size"].endswith(f", {jellyfish.MIDDLE_PX}")
     document = jellyfish.document(clients, "synthetic", f"half-budget, rate, {jellyfish.MIDDLE_PX}", 2, 6.0)
     document["sessions"][0]["network"] = {"uplink_mbps": 4, "rtt_ms": 2, "downlink_mbps": 1000}

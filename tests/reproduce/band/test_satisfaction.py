@@ -2,9 +2,9 @@
 
 import pytest
 
+from reproduce.band.bounds import Application, satisfaction_bound
 from reproduce.band.experiments import _calls, _periodic, _served
 from reproduce.band.phone import FITTED, Phone, deepeye
-from reproduce.band.satisfaction import Application, satisfaction_bound
 
 
 def test_satisfaction_bound_is_limited_by_processor_time() -> None:
