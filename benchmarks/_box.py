@@ -25,6 +25,7 @@ from tritonclient.utils import np_to_triton_dtype
 
 from appliance.client import Client
 from appliance.runtime.processors.cpu.heap import trim
+from benchmarks import _results as results
 from tests.attacks.wire import head
 from tests.e2e.load import drive
 
@@ -208,10 +209,7 @@ def ask(connection: socket.socket, request: bytes | bytearray) -> bytes:
 
 def plain_session_ms(model: Path) -> float:
     """Make a session from the plain file, on one thread; returns milliseconds."""
-    start = time.perf_counter()
-    session = plain_session(model)
-    elapsed_ms = (time.perf_counter() - start) * 1e3
-    del session
+    elapsed_ms = results.took_ms(lambda: plain_session(model))
     trim()
     return elapsed_ms
 

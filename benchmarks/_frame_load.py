@@ -12,7 +12,6 @@ import asyncio
 import json
 import random
 import re
-import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass, field
@@ -22,7 +21,7 @@ from pathlib import Path
 import uvloop
 
 from benchmarks import _box as boxes
-from benchmarks._connections import Connections
+from benchmarks._connections import Connections, carried_out
 from benchmarks._results import percentile
 from tests.attacks.wire import head
 
@@ -106,13 +105,7 @@ class Result:
 
 def sent(order: Order) -> Result:
     """From a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks._frame_load"],
-        input=json.dumps(asdict(order)).encode(),
-        stdout=subprocess.PIPE,
-        check=True,
-    )
-    found = json.loads(done.stdout)
+    found = carried_out("benchmarks._frame_load", asdict(order))
     lines = {name: Tally(**one) for name, one in found.pop("lines").items()}
     return Result(lines=lines, **found)
 

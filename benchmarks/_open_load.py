@@ -12,7 +12,6 @@ import asyncio
 import base64
 import json
 import random
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -21,7 +20,7 @@ from typing import Any
 
 import uvloop
 
-from benchmarks._connections import Connections
+from benchmarks._connections import Connections, carried_out
 from benchmarks._results import percentile
 
 CONNECTIONS_MAX = 1000
@@ -29,20 +28,11 @@ PATIENCE_S = 5.0
 """After the last arrival, for answers that are still to come."""
 
 
-def offer(
-    port: int,
-    request: bytes,
-    rate: float,
-    seconds: float,
-    deadline_ms: float,
-) -> dict[str, Any]:
+def offer(port: int, request: bytes, rate: float, seconds: float, deadline_ms: float) -> dict[str, Any]:
     """Send `rate` requests a second from a process of its own; returns what that process prints."""
     order = {"port": port, "request": base64.b64encode(request).decode(), "rate": rate, "seconds": seconds}
     order |= {"deadline_ms": deadline_ms, "connections": CONNECTIONS_MAX, "seed": 1}
-    command = [sys.executable, "-m", "benchmarks._open_load"]
-    done = subprocess.run(command, input=json.dumps(order).encode(), stdout=subprocess.PIPE, check=True)
-    result: dict[str, Any] = json.loads(done.stdout)
-    return result
+    return carried_out("benchmarks._open_load", order)
 
 
 class Generator:

@@ -116,7 +116,7 @@ def pictures(live: boxes.LiveBox, zoo: Zoo, folder: Path) -> Pictures:
         for name, candidates in made.items():
             by_count: dict[str, list[str]] = {}
             for path in write(folder / "pictures" / name, candidates, ".jpg"):
-                count = _items(http, name, path)
+                count = len(ITEM.findall(frame(http, name, path).content))
                 if count <= ITEMS_MAX and len(by_count.setdefault(str(count), [])) < 3:
                     by_count[str(count)].append(str(path))
             found[name] = dict(sorted(by_count.items(), key=lambda one: int(one[0])))
@@ -158,10 +158,6 @@ def _composed(grey: Picture, cuts: Sequence[Picture], count: int, rng: np.random
         top, left = high * (at // 4) + 5, wide * (at % 4) + 5
         image[top : top + small.shape[0], left : left + small.shape[1]] = small
     return image
-
-
-def _items(http: httpx.Client, pipeline: str, path: Path) -> int:
-    return len(ITEM.findall(frame(http, pipeline, path).content))
 
 
 def frame(http: httpx.Client, pipeline: str, path: str | Path) -> httpx.Response:

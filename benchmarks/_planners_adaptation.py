@@ -105,7 +105,8 @@ def _large(seeds: Sequence[int]) -> Iterator[tuple[str, str, list[AdaptationInpu
 
 def _bounded_rows(size: str, what: str, problems: Sequence[AdaptationInput], limit_s: float) -> None:
     plans = {policy: [decide(problem, policy) for problem in problems] for policy in ("exchange", "jellyfish")}
-    best = [max((plans[n][i][0] for n in plans), key=_rank) for i in range(len(problems))]
+    each_plans = zip(*([plan for plan, _ in answers] for answers in plans.values()), strict=True)
+    best = [max(each, key=lambda plan: (-len(plan.unmapped), plan.objective)) for each in each_plans]
     bounds = [_bounds(problem, plan, limit_s) for problem, plan in zip(problems, best, strict=True)]
     for policy, answers in plans.items():
         rows = [i for i, (plan, _) in enumerate(answers) if len(plan.unmapped) == len(best[i].unmapped)]
@@ -126,10 +127,6 @@ def _bounds(problem: AdaptationInput, best: AdaptationPlan, limit_s: float) -> t
     model.program.at_least(count, model.mapped)
     relaxed, whole = (model.program.most(model.objective, limit_s, relaxed=r).bound for r in (True, False))
     return most, relaxed, min(relaxed, whole)
-
-
-def _rank(plan: AdaptationPlan) -> tuple[int, float]:
-    return -len(plan.unmapped), plan.objective
 
 
 def _times(options: argparse.Namespace, seeds: Sequence[int]) -> None:

@@ -37,9 +37,8 @@ def main() -> None:
     parser.add_argument("folders", nargs="*", type=Path)
     chosen = results.options(parser)
     ort.set_default_logger_severity(4)
-    files = list(
-        distinct([*zoo_files(), *(one for folder in chosen.folders for one in sorted(folder.rglob("*.onnx")))])
-    )
+    of_demo = [model.model for model in fetch("demo", default_folder(), lambda *progress: None).models]
+    files = list(distinct([*of_demo, *(one for each in chosen.folders for one in sorted(each.rglob("*.onnx")))]))
     outside, refused = [], []
     with tempfile.TemporaryDirectory() as folder, boxes.box() as box, box.http() as http:
         for start in range(0, len(files), AT_ONCE):
@@ -60,12 +59,6 @@ def main() -> None:
                     outside.append(path.name)
                 http.delete(f"/v1/models/{name}")
     results.row("all networks", count=len(files), refused=len(refused), outside=len(outside), asked="none outside")
-
-
-def zoo_files() -> Iterator[Path]:
-    """The networks of the demo."""
-    for model in fetch("demo", default_folder(), lambda *progress: None).models:
-        yield model.model
 
 
 def distinct(paths: list[Path]) -> Iterator[Path]:

@@ -83,8 +83,7 @@ def _floods(box: boxes.LiveBox, keys: dict[str, str], seconds: float) -> None:
             flood = flooding.result()
         results.row(
             f"beside a flood of runs: {kind}",
-            P50_ms=results.percentile(times, 50),
-            P99_ms=results.percentile(times, 99),
+            **results.percentiles(times, 50, 99),
             refused=refused,
             flood_answers_per_s=flood["count"] / flood["seconds"],
             asked=f"P99 ≤ {max(2 * alone_ms, alone_ms + 60):.1f}, none refused",
