@@ -18,10 +18,10 @@ from fastapi import FastAPI, Request
 from fastapi.openapi.utils import get_openapi
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
 
-from appliance.api.http.problems import CAN_NEVER_FIT, CONTENT_TYPE, OTHERS, Row, all_problems, plain_problem
+from appliance.api.http.problems import CONTENT_TYPE, Row, all_problems, plain_problem
 from appliance.api.v2.documented import V2_PATHS
-from appliance.domain.errors import ApplianceError, OutOfMemory
-from appliance.wire.problem import PROBLEMS_PATH, RESERVED, error_classes, slug_of
+from appliance.domain.errors import ERRORS, ApplianceError, OutOfMemory
+from appliance.wire.problem import PROBLEMS_PATH, RESERVED
 
 ASSETS = {"swagger-ui.js": "swagger-ui-bundle.js", "swagger-ui.css": "swagger-ui.css"}
 MEDIA_TYPES = {"js": "text/javascript", "css": "text/css"}
@@ -168,7 +168,7 @@ async def _problem(slug: str, request: Request) -> Response:
 
 
 def _explained(slug: str, row: Row) -> dict[str, Any]:
-    error = next((one for one in error_classes() if slug_of(one) == slug), None) if slug not in OTHERS else None
+    error = ERRORS.get(slug)
     return {
         "type": PROBLEMS_PATH + slug,
         "title": row.title,
@@ -186,9 +186,8 @@ def _description(error: type[ApplianceError] | None) -> str:
 
 def _statuses(slug: str, row: Row) -> str:
     """The status of a kind of error, with the other one that some of them have."""
-    kinds: list[type[ApplianceError]] = [OutOfMemory, *OutOfMemory.__subclasses__()]
-    if slug in map(slug_of, kinds):
-        return f"{row.status}, or {CAN_NEVER_FIT.status} where waiting is of no use (<code>can_fit</code> is false)"
+    if issubclass(ERRORS.get(slug, ApplianceError), OutOfMemory):
+        return f"{row.status}, or {OutOfMemory.never[0]} where waiting is of no use (<code>can_fit</code> is false)"
     return str(row.status)
 
 

@@ -3,17 +3,8 @@
 import json
 from typing import Any
 
-from appliance.api.http.problems import (
-    CAN_NEVER_FIT,
-    CONTENT_TYPE,
-    OTHERS,
-    plain_problem,
-    problem_response,
-    row_of,
-    status_of,
-)
+from appliance.api.http.problems import CONTENT_TYPE, OTHERS, plain_problem, problem_response
 from appliance.domain import errors as e
-from appliance.wire.problem import slug_of
 
 EXAMPLES: tuple[e.ApplianceError, ...] = (
     e.UnknownTenant(name="harbour"),
@@ -151,10 +142,10 @@ def problems(*classes: type[e.ApplianceError], keyless: bool = False, validated:
     """The `responses` of a route that may raise these, beside what any route with a key may raise."""
     responses: dict[int | str, Any] = {}
     for error in dict.fromkeys((*(() if keyless else _ALWAYS), *classes)):
-        _add(responses, row_of(error).status, slug_of(error), row_of(error).title, _example(error))
+        _add(responses, error.status, error.slug, error.title, _example(error))
     if e.OutOfMemory in classes:
         never = json.loads(problem_response(CAN_NEVER, "/v1/models")[2])
-        _add(responses, status_of(CAN_NEVER), slug_of(e.OutOfMemory), CAN_NEVER_FIT.title, never)
+        _add(responses, CAN_NEVER.never[0], CAN_NEVER.slug, CAN_NEVER.never[1], never)
     if validated:
         status, body = plain_problem("invalid-request", "limit: should be at least 1", "/v1/models")
         _add(responses, status, "invalid-request", "A field is missing or wrong", json.loads(body))

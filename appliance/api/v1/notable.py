@@ -21,7 +21,6 @@ from appliance.domain.decisions import DecisionRecord
 from appliance.domain.errors import Forbidden, UnknownApplication
 from appliance.domain.notable import Cause, NotableRequest
 from appliance.wire.notable import NotableShape, RequestTimingsShape
-from appliance.wire.problem import slug_of
 
 router = APIRouter(prefix="/v1/applications", tags=["applications"])
 
@@ -85,7 +84,7 @@ def _shape(
         ),
         slo_ms=one.slo_ms,
         deadline_ms=None if one.deadline_ns is None else (one.deadline_ns - one.arrival_ns) / NS_PER_MS,
-        problem=None if one.kind.problem is None else slug_of(one.kind.problem),
+        problem=None if one.kind.problem is None else one.kind.problem.slug,
         why="; ".join(reasons(one)),
         decision=None if behind is None else behind.id,
         decision_reason=None if behind is None else decision_shape(behind, principal).reason,

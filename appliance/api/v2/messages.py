@@ -16,7 +16,7 @@ from appliance.api.http.turns import Turns
 from appliance.api.v2.tensors import Body
 from appliance.domain.errors import ApplianceError, BadRegion, BadTensor, ModelUnavailable, RunRefused, TooLarge
 from appliance.tasks import strict_json
-from appliance.wire.problem import PROBLEMS_PATH, slug_of
+from appliance.wire.problem import PROBLEMS_PATH
 
 Answer = tuple[int, list[tuple[bytes, bytes]], bytes]
 """Status, headers and body."""
@@ -122,7 +122,7 @@ def not_allowed(methods: Sequence[str]) -> Answer:
 
 def _type_of(error: BaseException) -> bytes:
     """The `type` that the same error has under `/v1`: the protocol's body has no place for it."""
-    slug = slug_of(type(error)) if isinstance(error, ApplianceError) else "internal-error"
+    slug = error.slug if isinstance(error, ApplianceError) else "internal-error"
     return f"{PROBLEMS_PATH}{slug}".encode()
 
 

@@ -20,8 +20,8 @@ ApplianceError
 ├── FrameDropped
 └── RunFailed (RunRefused, RunCrashed, RunStopped)
 
-Import them from here; one module holds one branch of the tree, or what goes wrong with one noun. No HTTP words:
-`api/http/problems.py` has the one table that maps these to answers.
+Import them from here; one module holds one branch of the tree, or what goes wrong with one noun. A class says itself
+what it means to a caller: its slug, status and title (`root.py`).
 """
 
 from appliance.domain.errors.access import (
@@ -101,7 +101,7 @@ from appliance.domain.errors.pipelines import (
     UnknownPipeline,
     UnknownStage,
 )
-from appliance.domain.errors.root import ApplianceError
+from appliance.domain.errors.root import ERRORS, ApplianceError
 from appliance.domain.errors.runs import DeadlineExceeded, RunCrashed, RunFailed, RunRefused, RunStopped
 from appliance.domain.errors.sessions import (
     CreditExceeded,
@@ -124,106 +124,3 @@ from appliance.domain.errors.unavailable import (
     Unavailable,
     VariantQuarantined,
 )
-
-__all__ = [
-    "AlreadyExists",
-    "ApplianceError",
-    "ApplicationInUse",
-    "BadArchive",
-    "BadEdit",
-    "BadEncoding",
-    "BadInput",
-    "BadMedia",
-    "BadMetadata",
-    "BadModel",
-    "BadName",
-    "BadPeriod",
-    "BadPipeline",
-    "BadQuota",
-    "BadRegion",
-    "BadSeries",
-    "BadTensor",
-    "Blocker",
-    "BoxNotEmpty",
-    "Busy",
-    "CeilingReached",
-    "Conflict",
-    "ContentDamaged",
-    "CreditExceeded",
-    "DeadlineExceeded",
-    "Forbidden",
-    "ForeignOrigin",
-    "FrameDropped",
-    "FrameMismatch",
-    "IllegalState",
-    "InUse",
-    "LimitReached",
-    "LoadFailed",
-    "MissingKey",
-    "ModelUnavailable",
-    "NoRoomToRun",
-    "NotAllowed",
-    "NotConfined",
-    "NotFound",
-    "NotOnBox",
-    "NothingToSimulate",
-    "OffsetMismatch",
-    "OutOfFiles",
-    "OutOfMemory",
-    "Overcommitted",
-    "Overloaded",
-    "PipelineCycle",
-    "PipelineNotPossible",
-    "ProcessorEmulated",
-    "ProcessorLost",
-    "PromiseNotPossible",
-    "QueueFull",
-    "QuotaExceeded",
-    "ResultNotKept",
-    "RunCrashed",
-    "RunFailed",
-    "RunRefused",
-    "RunStopped",
-    "SharedMemoryOff",
-    "ShuttingDown",
-    "SloNotKept",
-    "SloTooSmall",
-    "StageMismatch",
-    "StorageBusy",
-    "StorageFailed",
-    "StorageFull",
-    "TlsRequired",
-    "TooLarge",
-    "TooManyConnections",
-    "TooManyDeferred",
-    "TooManyFailedKeys",
-    "TooManySessions",
-    "TooManySimulations",
-    "TooManyStages",
-    "Unavailable",
-    "UnknownApplication",
-    "UnknownBackup",
-    "UnknownClient",
-    "UnknownDecision",
-    "UnknownJob",
-    "UnknownKey",
-    "UnknownModel",
-    "UnknownPipeline",
-    "UnknownRegion",
-    "UnknownRequest",
-    "UnknownSession",
-    "UnknownSimulation",
-    "UnknownStage",
-    "UnknownTenant",
-    "UnknownUpload",
-    "UnknownVariant",
-    "VariantQuarantined",
-    "WrongKey",
-    "is_domain_error",
-    "processes_beside",
-]
-
-
-def is_domain_error(kind: type[BaseException]) -> bool:
-    """Whether a class is one of these; those that other parts derive from them do not travel."""
-    return kind.__module__.startswith(f"{__name__}.")

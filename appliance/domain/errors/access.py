@@ -5,25 +5,25 @@ from dataclasses import dataclass
 from appliance.domain.errors.root import ApplianceError
 
 
-class NotAllowed(ApplianceError):
+class NotAllowed(ApplianceError, status=403, title="Not allowed"):
     """The caller may not do this."""
 
     def message(self) -> str:
         return "this is not allowed"
 
 
-class MissingKey(NotAllowed):
+class MissingKey(NotAllowed, status=401, title="A key is needed"):
     def message(self) -> str:
         return "send a key: 'Authorization: Bearer KEY'"
 
 
-class WrongKey(NotAllowed):
+class WrongKey(NotAllowed, status=401, title="The key does not open anything"):
     def message(self) -> str:
         return "the key is unknown, expired or revoked"
 
 
 @dataclass(kw_only=True, eq=False)
-class Forbidden(NotAllowed):
+class Forbidden(NotAllowed, title="The key may not do this"):
     action: str
 
     def message(self) -> str:
@@ -31,7 +31,7 @@ class Forbidden(NotAllowed):
 
 
 @dataclass(kw_only=True, eq=False)
-class ForeignOrigin(NotAllowed):
+class ForeignOrigin(NotAllowed, title="Only for the box's own pages"):
     """A browser's cookie counts for the pages of the box alone, under a name or an address of the box."""
 
     reason: str
@@ -40,7 +40,7 @@ class ForeignOrigin(NotAllowed):
         return f"{self.reason}: a signed-in browser is served for the box's own pages only"
 
 
-class TlsRequired(NotAllowed):
+class TlsRequired(NotAllowed, title="Signing in needs TLS"):
     """Signing in sends a key, which others on the network could read without TLS."""
 
     def message(self) -> str:
@@ -50,7 +50,7 @@ class TlsRequired(NotAllowed):
         )
 
 
-class NotOnBox(NotAllowed):
+class NotOnBox(NotAllowed, title="Only from the box itself"):
     """Shared memory is that of processes on the box itself."""
 
     def message(self) -> str:

@@ -6,7 +6,7 @@ from appliance.domain.errors.root import ApplianceError
 
 
 @dataclass(kw_only=True, eq=False)
-class Conflict(ApplianceError):
+class Conflict(ApplianceError, status=409, title="Not possible in the present state"):
     """The request is fine, the state of the box is not."""
 
     name: str
@@ -15,18 +15,18 @@ class Conflict(ApplianceError):
         return f"{self.name!r} is in no state for this"
 
 
-class AlreadyExists(Conflict):
+class AlreadyExists(Conflict, title="The name is taken"):
     def message(self) -> str:
         return f"{self.name!r} exists already; choose another name or delete it first"
 
 
-class InUse(Conflict):
+class InUse(Conflict, title="In use"):
     def message(self) -> str:
         return f"{self.name!r} is in use"
 
 
 @dataclass(kw_only=True, eq=False)
-class BoxNotEmpty(Conflict):
+class BoxNotEmpty(Conflict, title="The box is not empty"):
     """A restore would take the place of what is there; `name` is the box."""
 
     name: str = "box"
@@ -43,7 +43,7 @@ class BoxNotEmpty(Conflict):
 
 
 @dataclass(kw_only=True, eq=False)
-class Overcommitted(Conflict):
+class Overcommitted(Conflict, title="More memory would be guaranteed than there is"):
     """More memory would be guaranteed to tenants than the box has; `name` is the tenant that asked."""
 
     guarantee_bytes: int
@@ -68,7 +68,7 @@ class IllegalState(Conflict):
 
 
 @dataclass(kw_only=True, eq=False)
-class OffsetMismatch(Conflict):
+class OffsetMismatch(Conflict, title="The upload goes on at another offset"):
     """A resumed upload must go on exactly where the box stopped."""
 
     expected_offset: int
@@ -77,14 +77,14 @@ class OffsetMismatch(Conflict):
         return f"upload {self.name!r} goes on at offset {self.expected_offset}"
 
 
-class NothingToSimulate(Conflict):
+class NothingToSimulate(Conflict, title="There is nothing to simulate"):
     """No application has a variant that was measured."""
 
     def message(self) -> str:
         return "the box has no application with a measured variant: import a model first"
 
 
-class ModelUnavailable(Conflict):
+class ModelUnavailable(Conflict, title="The model is not available"):
     """Known, but explicitly unloaded, or no variant is servable yet."""
 
     def message(self) -> str:

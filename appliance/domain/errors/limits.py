@@ -6,7 +6,7 @@ from appliance.domain.errors.root import ApplianceError
 
 
 @dataclass(kw_only=True, eq=False)
-class LimitReached(ApplianceError):
+class LimitReached(ApplianceError, status=429, title="A limit is reached"):
     """Try again after `retry_after_s`; None: waiting alone does not help."""
 
     retry_after_s: float | None = 1.0
@@ -21,7 +21,7 @@ class LimitReached(ApplianceError):
 
 
 @dataclass(kw_only=True, eq=False)
-class QuotaExceeded(LimitReached):
+class QuotaExceeded(LimitReached, title="The tenant's quota is used up"):
     """`used` of `limit` are taken, and the request needs `needed` more, in the unit that `quota` names."""
 
     retry_after_s: float | None = None
@@ -54,7 +54,7 @@ def _figure(count: float) -> str:
 
 
 @dataclass(kw_only=True, eq=False)
-class QueueFull(LimitReached):
+class QueueFull(LimitReached, title="Too many requests wait"):
     application_id: str
     queue_len_max: int
     waiting: int | None = None
@@ -69,7 +69,7 @@ class QueueFull(LimitReached):
 
 
 @dataclass(kw_only=True)
-class Overloaded(LimitReached):
+class Overloaded(LimitReached, title="Too much work waits"):
     """It would be too late by what waits already: refused before it costs anything."""
 
     application_id: str
@@ -87,7 +87,7 @@ class Overloaded(LimitReached):
 
 
 @dataclass(kw_only=True, eq=False)
-class TooManyDeferred(LimitReached):
+class TooManyDeferred(LimitReached, title="Too many requests are answered later"):
     """The tenant has as many requests that are answered later as one tenant may: under way, or over and kept."""
 
     tenant: str
@@ -101,7 +101,7 @@ class TooManyDeferred(LimitReached):
 
 
 @dataclass(kw_only=True, eq=False)
-class TooManySimulations(LimitReached):
+class TooManySimulations(LimitReached, title="Too many simulations"):
     """As many wait as may."""
 
     simulations_max: int
@@ -110,13 +110,13 @@ class TooManySimulations(LimitReached):
         return f"{self.simulations_max} simulations wait or run already; delete one, or wait until it has ended"
 
 
-class TooManyFailedKeys(LimitReached):
+class TooManyFailedKeys(LimitReached, title="Too many wrong keys"):
     def message(self) -> str:
         return "too many wrong keys from this address"
 
 
 @dataclass(kw_only=True, eq=False)
-class TooManyConnections(LimitReached):
+class TooManyConnections(LimitReached, title="Too many connections"):
     """The tenant holds as many connections as one tenant may, and none of them is idle."""
 
     tenant: str

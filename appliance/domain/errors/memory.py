@@ -25,7 +25,7 @@ class Blocker(TypedDict):
 
 
 @dataclass(kw_only=True, eq=False)
-class OutOfMemory(Unavailable):
+class OutOfMemory(Unavailable, title="No room in memory"):
     """The least that would have answered found no room.
 
     `variant` is that one, `need_bytes` what its load needs, `budget_bytes` what models may take.
@@ -43,12 +43,16 @@ class OutOfMemory(Unavailable):
     """Where it can never fit: unverified variants that could, most accurate first. They answer where a request names
     them, or where the application sets `unverified` to `allow`.
     """
+    never = 507, "It can never fit into memory"
 
     def message(self) -> str:
         if not self.can_fit:
             advice = f"{self._unverified()}{self._never()}"
             return f"no room in memory, ever: {self._need()}, {self._limit()}{self._held()}; {advice}"
         return f"no room in memory now: {self._need()}, {self._limit()}{self._held()}; {self._again()}"
+
+    def answer(self) -> tuple[int, str]:
+        return super().answer() if self.can_fit else self.never
 
     def as_seen_by(self, tenant: str) -> "OutOfMemory":
         """The same without the names of other tenants' applications."""
@@ -120,7 +124,7 @@ def _held_by(blocker: Blocker) -> str:
 
 
 @dataclass(kw_only=True, eq=False)
-class CeilingReached(OutOfMemory):
+class CeilingReached(OutOfMemory, title="The tenant may take no more memory"):
     """There may be room in the budget, but not below the ceiling of the tenant that owns the model."""
 
     tenant: str

@@ -6,79 +6,65 @@ from appliance.domain.errors.root import ApplianceError
 
 
 @dataclass(kw_only=True, eq=False)
-class NotFound(ApplianceError):
+class NotFound(ApplianceError, status=404, title="Nothing of this name is visible with this key"):
     """Nothing of this name is visible to the caller (it may exist for another tenant: the answer is the same)."""
 
     name: str
     what = "thing"
 
+    def __init_subclass__(cls, *, what: str = "", title: str | None = None) -> None:
+        super().__init_subclass__(title=title or (f"No such {what}" if what else None))
+        cls.what = what or cls.what
+
     def message(self) -> str:
         return f"there is no {self.what} {self.name!r}"
 
 
-class UnknownTenant(NotFound):
-    what = "tenant"
+class UnknownTenant(NotFound, what="tenant"): ...
 
 
-class UnknownModel(NotFound):
-    what = "model"
+class UnknownModel(NotFound, what="model"): ...
 
 
-class UnknownApplication(NotFound):
-    what = "application"
+class UnknownApplication(NotFound, what="application"): ...
 
 
-class UnknownVariant(NotFound):
-    what = "variant"
+class UnknownVariant(NotFound, what="variant"): ...
 
 
-class UnknownJob(NotFound):
-    what = "job"
+class UnknownJob(NotFound, what="job"): ...
 
 
-class UnknownUpload(NotFound):
-    what = "upload"
+class UnknownUpload(NotFound, what="upload"): ...
 
 
-class UnknownRequest(NotFound):
+class UnknownRequest(NotFound, what="request"):
     """Never made by the tenant, over for longer than its result is kept, or from before the last start of the box."""
 
-    what = "request"
+
+class UnknownBackup(NotFound, what="backup"): ...
 
 
-class UnknownBackup(NotFound):
-    what = "backup"
+class UnknownKey(NotFound, what="key"): ...
 
 
-class UnknownKey(NotFound):
-    what = "key"
-
-
-class UnknownSession(NotFound):
+class UnknownSession(NotFound, what="session"):
     """Never begun by the caller, or ended for a minute."""
 
-    what = "session"
 
-
-class UnknownSimulation(NotFound):
+class UnknownSimulation(NotFound, what="simulation"):
     """Never begun, before the last start, or older than those that are kept."""
 
-    what = "simulation"
 
-
-class UnknownDecision(NotFound):
+class UnknownDecision(NotFound, what="decision"):
     """Never made, of others only, or older than those that are kept."""
 
-    what = "decision"
 
-
-class UnknownRegion(NotFound):
+class UnknownRegion(NotFound, what="shared memory region"):
     """Of shared memory: never registered by the tenant, or unregistered."""
 
-    what = "shared memory region"
 
-
-class SharedMemoryOff(NotFound):
+class SharedMemoryOff(NotFound, title="Shared memory is off"):
     """The box takes no tensors from shared memory."""
 
     def message(self) -> str:

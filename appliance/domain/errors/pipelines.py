@@ -7,21 +7,18 @@ from appliance.domain.errors.inputs import BadInput
 from appliance.domain.errors.missing import NotFound
 
 
-class UnknownPipeline(NotFound):
-    what = "pipeline"
+class UnknownPipeline(NotFound, what="pipeline"): ...
 
 
-class UnknownClient(NotFound):
+class UnknownClient(NotFound, what="client of the pipeline"):
     """Never joined the pipeline, left it, or was silent for long."""
-
-    what = "client of the pipeline"
 
     def message(self) -> str:
         return f"{super().message()}: it never joined, has left, or was silent for long; join again"
 
 
 @dataclass(kw_only=True, eq=False)
-class BadPipeline(BadInput):
+class BadPipeline(BadInput, title="The pipeline cannot be run"):
     """A definition that cannot be run."""
 
     key: str
@@ -29,7 +26,7 @@ class BadPipeline(BadInput):
 
 
 @dataclass(kw_only=True, eq=False)
-class PipelineCycle(BadPipeline):
+class PipelineCycle(BadPipeline, title="Stages wait for one another"):
     """Stages wait for one another."""
 
     stages: tuple[str, ...]
@@ -40,7 +37,7 @@ class PipelineCycle(BadPipeline):
 
 
 @dataclass(kw_only=True, eq=False)
-class UnknownStage(BadPipeline):
+class UnknownStage(BadPipeline, title="A stage waits for one that is not there"):
     """A stage waits for one that the pipeline does not have."""
 
     stage: str
@@ -50,7 +47,7 @@ class UnknownStage(BadPipeline):
 
 
 @dataclass(kw_only=True, eq=False)
-class StageMismatch(BadPipeline):
+class StageMismatch(BadPipeline, title="A stage cannot take what comes before it"):
     """A stage cannot take what those before it give."""
 
     stage: str
@@ -62,7 +59,7 @@ class StageMismatch(BadPipeline):
 
 
 @dataclass(kw_only=True, eq=False)
-class TooManyStages(BadPipeline):
+class TooManyStages(BadPipeline, title="Too many stages, or items"):
     """More stages than a pipeline may have, or more items than a frame."""
 
     count: int
@@ -75,7 +72,7 @@ class TooManyStages(BadPipeline):
 
 
 @dataclass(kw_only=True, eq=False)
-class SloTooSmall(BadPipeline):
+class SloTooSmall(BadPipeline, title="The SLO is below what the fastest variants need"):
     """The fastest variants, one stage after another, take longer than the SLO."""
 
     key: str = "latency_slo_ms"
@@ -90,7 +87,7 @@ class SloTooSmall(BadPipeline):
 
 
 @dataclass(kw_only=True, eq=False)
-class ApplicationInUse(Conflict):
+class ApplicationInUse(Conflict, title="Pipelines use the application"):
     """Pipelines need the application as it is; `name` is the application."""
 
     pipelines: tuple[str, ...]
@@ -105,7 +102,7 @@ class ApplicationInUse(Conflict):
 
 
 @dataclass(kw_only=True, eq=False)
-class PipelineNotPossible(Conflict):
+class PipelineNotPossible(Conflict, title="The pipeline's SLO cannot be held"):
     """The box cannot hold the SLO of a pipeline for one more client. `name` is the pipeline."""
 
     fps: float

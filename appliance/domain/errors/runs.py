@@ -6,7 +6,7 @@ from appliance.domain.errors.root import ApplianceError
 
 
 @dataclass(kw_only=True, eq=False)
-class DeadlineExceeded(ApplianceError):
+class DeadlineExceeded(ApplianceError, status=504, title="The deadline passed"):
     """It could no longer be in time, or was not: its run had not ended at the deadline.
 
     `waited_ms` counts from its arrival, `decoded_ms` is the part of it that reading and decoding the input took,
@@ -33,7 +33,7 @@ class DeadlineExceeded(ApplianceError):
 
 
 @dataclass(kw_only=True, eq=False)
-class RunFailed(ApplianceError):
+class RunFailed(ApplianceError, title="The run failed"):
     """The processor broke off the run; `reason` is its own word."""
 
     variant_id: str
@@ -44,14 +44,14 @@ class RunFailed(ApplianceError):
 
 
 @dataclass(kw_only=True, eq=False)
-class RunRefused(RunFailed):
+class RunRefused(RunFailed, status=422, title="The model failed on this input"):
     """The network cannot compute these values, for example an index beyond a table, or only with more memory than a
     run may take. The same again fails again; other values may not.
     """
 
 
 @dataclass(kw_only=True, eq=False)
-class RunCrashed(RunFailed):
+class RunCrashed(RunFailed, title="The model's process ended"):
     """The run ended the process that it was in, or another run of the same owner did; the box and other tenants go on.
 
     The model is loaded anew at the next request. A variant whose runs do so three times within ten minutes is
@@ -65,7 +65,7 @@ class RunCrashed(RunFailed):
 
 
 @dataclass(kw_only=True, eq=False)
-class RunStopped(RunFailed):
+class RunStopped(RunFailed, status=504, title="The run took too long"):
     """The run took longer than it may (`guard.run_s_max`), and was stopped: send less, or take a faster variant."""
 
     def message(self) -> str:

@@ -23,7 +23,7 @@ DROPPED: Mapping[str, str] = {
 
 
 @dataclass(kw_only=True, eq=False)
-class PromiseNotPossible(Conflict):
+class PromiseNotPossible(Conflict, title="The promise cannot be kept"):
     """The box cannot make this promise now. `name` is the application."""
 
     cause: str
@@ -40,7 +40,7 @@ class PromiseNotPossible(Conflict):
 
 
 @dataclass(kw_only=True, eq=False)
-class FrameMismatch(Conflict):
+class FrameMismatch(Conflict, title="The frame does not fit the session"):
     """A frame's number was used for other bytes, or lies far from those that came before. `name` is the frame."""
 
     reason: str
@@ -50,7 +50,7 @@ class FrameMismatch(Conflict):
 
 
 @dataclass(kw_only=True, eq=False)
-class FrameDropped(ApplianceError):
+class FrameDropped(ApplianceError, status=504, title="The frame was not run"):
     """The frame is not run; `cause` is one of `domain.session.DropCause`."""
 
     frame: int
@@ -60,13 +60,16 @@ class FrameDropped(ApplianceError):
     expected_ms: float | None = None
     """Expected time of the rest of the frame's way and of its run, where the cause is `hopeless`."""
 
+    def answer(self) -> tuple[int, str]:
+        return (429, "More frames than were promised") if self.cause == "over-rate" else super().answer()
+
     def message(self) -> str:
         words = DROPPED.get(self.cause)
         return f"frame {self.frame} was dropped: {self.cause}{(words and f' ({words})') or ''}"
 
 
 @dataclass(kw_only=True, eq=False)
-class CreditExceeded(LimitReached):
+class CreditExceeded(LimitReached, title="Too many frames are on their way"):
     """More frames under way than the session has credit for: wait for an acknowledgement."""
 
     credit: int
@@ -77,7 +80,7 @@ class CreditExceeded(LimitReached):
 
 
 @dataclass(kw_only=True, eq=False)
-class TooManySessions(LimitReached):
+class TooManySessions(LimitReached, title="Too many sessions"):
     """The tenant has as many sessions as one tenant may, or the box as many as it takes."""
 
     tenant: str

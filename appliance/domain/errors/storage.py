@@ -7,7 +7,7 @@ from appliance.domain.units import megabytes
 
 
 @dataclass(kw_only=True, eq=False)
-class StorageFull(Unavailable):
+class StorageFull(Unavailable, status=507, title="The disk is full"):
     """The disk has no room for this; waiting alone is of no use."""
 
     retry_after_s: float | None = None
@@ -28,7 +28,7 @@ class StorageFull(Unavailable):
         )
 
 
-class StorageBusy(Unavailable):
+class StorageBusy(Unavailable, title="The database is held by another program"):
     """Another program holds the database for longer than the box waits."""
 
     def message(self) -> str:
@@ -36,7 +36,7 @@ class StorageBusy(Unavailable):
 
 
 @dataclass(kw_only=True, eq=False)
-class StorageFailed(Unavailable):
+class StorageFailed(Unavailable, title="The state folder cannot be used"):
     """The state folder or its database cannot be used as it is; waiting is of no use."""
 
     retry_after_s: float | None = None

@@ -9,7 +9,7 @@ UPLOAD_AGAIN = "upload the same model again under the same name: its application
 
 
 @dataclass(kw_only=True, eq=False)
-class Unavailable(ApplianceError):
+class Unavailable(ApplianceError, status=503, title="Not possible now"):
     """The box cannot do this now, and it is not the caller's fault.
 
     `retry_after_s` None: to try again later is of no use, or nobody can say when.
@@ -21,7 +21,7 @@ class Unavailable(ApplianceError):
         return "the box cannot do this now; try again"
 
 
-class Busy(Unavailable):
+class Busy(Unavailable, title="The box is busy"):
     """The bodies of the requests under way fill the memory that is set aside for them."""
 
     def message(self) -> str:
@@ -29,7 +29,7 @@ class Busy(Unavailable):
 
 
 @dataclass(kw_only=True, eq=False)
-class ResultNotKept(Unavailable):
+class ResultNotKept(Unavailable, title="No room to keep the result"):
     """A result that was to be fetched later found no room among those that are kept."""
 
     retry_after_s: float | None = None
@@ -46,7 +46,7 @@ class ResultNotKept(Unavailable):
 
 
 @dataclass(kw_only=True, eq=False)
-class LoadFailed(Unavailable):
+class LoadFailed(Unavailable, title="The model could not be loaded"):
     build_id: str
     reason: str
 
@@ -55,7 +55,7 @@ class LoadFailed(Unavailable):
 
 
 @dataclass(kw_only=True, eq=False)
-class ContentDamaged(LoadFailed):
+class ContentDamaged(LoadFailed, title="A file of the model is damaged"):
     """A file of the variant is missing or not what it was, and nothing else can serve in its place. Waiting is of no
     use. `build_id` is the content's digest, or the variant's id.
     """
@@ -67,7 +67,7 @@ class ContentDamaged(LoadFailed):
 
 
 @dataclass(kw_only=True, eq=False)
-class ProcessorLost(Unavailable):
+class ProcessorLost(Unavailable, title="A processor is lost"):
     processor: str
 
     def message(self) -> str:
@@ -75,7 +75,7 @@ class ProcessorLost(Unavailable):
 
 
 @dataclass(kw_only=True, eq=False)
-class VariantQuarantined(Unavailable):
+class VariantQuarantined(Unavailable, title="The variant is quarantined"):
     """It crashed again and again, and is not run until its owner releases it.
 
     That is `POST /v1/models/{model}/variants/{variant}/release`; the model's other variants serve on.
@@ -92,7 +92,7 @@ class VariantQuarantined(Unavailable):
         )
 
 
-class OutOfFiles(Unavailable):
+class OutOfFiles(Unavailable, title="Too many files are open"):
     """The process, or the machine, has as many files and connections open as it may."""
 
     def message(self) -> str:
@@ -102,7 +102,7 @@ class OutOfFiles(Unavailable):
         )
 
 
-class ProcessorEmulated(Unavailable):
+class ProcessorEmulated(Unavailable, title="Imports are refused"):
     """Imports are refused: nothing can be measured on a processor that is not there."""
 
     retry_after_s: float | None = None
@@ -115,7 +115,7 @@ class ProcessorEmulated(Unavailable):
 
 
 @dataclass(kw_only=True, eq=False)
-class NotConfined(Unavailable):
+class NotConfined(Unavailable, title="Imports are refused"):
     """Imports are refused: their processes would not be confined as the settings require."""
 
     retry_after_s: float | None = None
@@ -128,6 +128,6 @@ class NotConfined(Unavailable):
         )
 
 
-class ShuttingDown(Unavailable):
+class ShuttingDown(Unavailable, title="The box is shutting down"):
     def message(self) -> str:
         return "the box is shutting down"

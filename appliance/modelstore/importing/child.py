@@ -21,8 +21,7 @@ from typing import Any, NotRequired, TypedDict, Unpack, overload
 
 from appliance.child import Ended, run_child
 from appliance.confinement.limits import ChildLimits
-from appliance.domain import errors
-from appliance.domain.errors import ApplianceError, BadArchive, BadInput, BadModel
+from appliance.domain.errors import ERRORS, ApplianceError, BadArchive, BadInput, BadModel
 from appliance.domain.wording import crashed
 from appliance.forkserver import ForkServer, begin_child
 from appliance.modelstore.orders import (
@@ -244,11 +243,8 @@ _DOING = {
 def _typed(error: Any) -> ApplianceError | None:
     """The error that the child raised, or None when it names none of ours: the child may have been taken over."""
     try:
-        kind = getattr(errors, error["type"])
-        if issubclass(kind, ApplianceError):
-            made: ApplianceError = kind(**error["facts"])
-            str(made)  # facts of the wrong type show here, not in a log line later
-            return made
+        made = ERRORS[error["type"]](**error["facts"])
+        str(made)  # facts of the wrong type show here, not in a log line later
+        return made
     except (TypeError, KeyError, AttributeError, ValueError):
-        pass
-    return None
+        return None

@@ -24,8 +24,8 @@ limit becomes BadModel with a plain reason.
 
 The wire: one JSON object on standard input, `{"order": {...}, "limits": {...}}`; JSON lines on standard output,
 `{"progress": 0.5, "message": "..."}` any number of times, then one `{"result": {...}}` or
-`{"error": {"type": "BadModel", "facts": {...}}}`. Whatever libraries print goes to standard error, of which the service
-keeps the tail.
+`{"error": {"type": "bad-model", "facts": {...}}}`. Whatever libraries print goes to standard error, of which the
+service keeps the tail.
 """
 
 import json
@@ -39,7 +39,7 @@ from appliance.confinement import converting
 from appliance.confinement.available import CONFINEMENT, available
 from appliance.confinement.landlock import OWN_PROCESS, confine, runtime
 from appliance.confinement.limits import ChildLimits, enter
-from appliance.domain.errors import ApplianceError, NotConfined, is_domain_error
+from appliance.domain.errors import NotConfined
 from appliance.forkserver import with_streams
 from appliance.modelstore.orders import (
     ORDERS,
@@ -104,7 +104,7 @@ def main(stage: str, folder: str, parent: int) -> None:
     except Exception as error:
         traceback.print_exc()
         typed = as_error(error, limits)
-        _send(wire, {"error": {"type": _domain_name(typed), "facts": typed.facts()}})
+        _send(wire, {"error": {"type": typed.slug, "facts": typed.facts()}})
     # Skips the destructors of libraries, which may crash after a hostile model, and the time they take.
     wire.close()
     os._exit(0)
@@ -117,11 +117,6 @@ def _confine(order: Any) -> bool:
     if isinstance(order, InspectOrder | ReviewOrder | DissectOrder):
         readable.append(os.path.dirname(order.source))
     return confine(readable, [os.getcwd(), *([order.target] if hasattr(order, "target") else [])])
-
-
-def _domain_name(error: ApplianceError) -> str:
-    """The class that the parent knows: the error's own, or the nearest above it in `domain.errors`."""
-    return next(kind.__name__ for kind in type(error).__mro__ if is_domain_error(kind))
 
 
 def _private_stdout() -> IO[str]:

@@ -82,8 +82,7 @@ def unheard(done_bytes: int, all_bytes: int) -> None:
     """Nobody wants to know."""
 
 
-class UnknownStateFolder(NotFound):
-    what = "state folder"
+class UnknownStateFolder(NotFound, what="state folder"): ...
 
 
 @dataclass(frozen=True, slots=True)
