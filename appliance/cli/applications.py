@@ -1,5 +1,6 @@
 """`appliance applications`: registered uses of models, with their promises."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,39 +24,24 @@ def list_applications(box: Connection) -> None:
 
     [dim]$[/dim] appliance applications list --tenant harbour
     """
+    columns = ("application", "tenant", "model", "task", "SLO>", "least", "weight>", "available", "first choice")
     with box.client() as client:
-        applications = list(client.applications())
-    if box.as_json:
-        screen.show_json(applications)
-        return
-    rows = [
-        (
-            a.name,
-            a.tenant + (" (shared)" if a.shared else ""),
-            a.model,
-            a.task or "",
-            "–" if a.latency_slo_ms is None else f"{a.latency_slo_ms:g} ms",
-            f"{a.accuracy_min:g} ({a.accuracy_meaning})" if a.accuracy_min else "–",
-            f"{a.weight:g}",
-            "yes" if a.available else "no",
-            a.variants[0] if a.variants else "–",
+        box.table(
+            client.applications(),
+            columns,
+            lambda a: (
+                a.name,
+                a.tenant + (" (shared)" if a.shared else ""),
+                a.model,
+                a.task or "",
+                "–" if a.latency_slo_ms is None else f"{a.latency_slo_ms:g} ms",
+                f"{a.accuracy_min:g} ({a.accuracy_meaning})" if a.accuracy_min else "–",
+                f"{a.weight:g}",
+                "yes" if a.available else "no",
+                a.variants[0] if a.variants else "–",
+            ),
+            ("application", "importing a model makes one of the same name."),
         )
-        for a in applications
-    ]
-    columns = (
-        "application",
-        "tenant",
-        "model",
-        "task",
-        "SLO>",
-        "least",
-        "weight>",
-        "available",
-        "first choice",
-    )
-    screen.show_table(
-        columns, rows, lambda: box.nothing("application", "importing a model makes one of the same name.")
-    )
 
 
 @app.command("show")
@@ -67,26 +53,9 @@ def show_application(box: Connection, name: str) -> None:
     """
     with box.client() as client:
         application = client.application(name)
-    if box.as_json:
-        screen.show_json(application)
-        return
-    print(f"{application.tenant}/{application.name}   {application.model}   {application.task or ''}")
-    print(f"  SLO           {_slo(application)}")
-    print(f"  at least      {application.accuracy_min:g} ({application.accuracy_meaning})")
-    print(f"  weight        {application.weight:g}")
-    if application.late is Late.RUN:
-        print("  late          answered whenever it is done")
-    print(f"  prefers       {application.prefer.value}")
-    if application.unverified is Unverified.ALLOW:
-        print("  unverified    allowed: variants that only noise was tried on may answer")
-    if application.verify is Verify.OFF:
-        print("  verify        off: unverified variants are not tried on its requests")
-    print(f"  variants      {', '.join(application.variants) or 'none yet'}")
-    if application.choice:
-        print(f"                {application.choice}")
-    if not application.available:
-        print("  not available")
-    _warn(application)
+    box.tell(application, _lines(application))
+    if not box.as_json:
+        _warn(application)
 
 
 @app.command("create")
@@ -131,10 +100,9 @@ def create_application(
     )
     with box.client() as client:
         application = client.create_application(order, strict=strict)
-    if box.as_json:
-        screen.show_json(application)
-    else:
-        print(f"application {application.name} is made; call it with: appliance predict {application.name} FILE")
+    told = f"application {application.name} is made; call it with: appliance predict {application.name} FILE"
+    box.tell(application, told)
+    if not box.as_json:
         _warn(application)
 
 
@@ -193,10 +161,7 @@ def change_application(
     with box.client() as client:
         application = client.change_application(name, ApplicationChange.model_validate(fields), strict=strict)
     _warn(application)
-    if box.as_json:
-        screen.show_json(application)
-    else:
-        print(f"application {application.name} is changed")
+    box.tell(application, f"application {application.name} is changed")
 
 
 @app.command("delete")
@@ -209,6 +174,26 @@ def delete_application(box: Connection, name: str) -> None:
     with box.client() as client:
         client.delete_application(name)
     print(f"application {name} is deleted")
+
+
+def _lines(application: "ApplicationShape") -> Iterator[str]:
+    """An application as it stands, for a person."""
+    yield f"{application.tenant}/{application.name}   {application.model}   {application.task or ''}"
+    yield f"  SLO           {_slo(application)}"
+    yield f"  at least      {application.accuracy_min:g} ({application.accuracy_meaning})"
+    yield f"  weight        {application.weight:g}"
+    if application.late is Late.RUN:
+        yield "  late          answered whenever it is done"
+    yield f"  prefers       {application.prefer.value}"
+    if application.unverified is Unverified.ALLOW:
+        yield "  unverified    allowed: variants that only noise was tried on may answer"
+    if application.verify is Verify.OFF:
+        yield "  verify        off: unverified variants are not tried on its requests"
+    yield f"  variants      {', '.join(application.variants) or 'none yet'}"
+    if application.choice:
+        yield f"                {application.choice}"
+    if not application.available:
+        yield "  not available"
 
 
 def _slo(application: "ApplicationShape") -> str:

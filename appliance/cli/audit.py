@@ -25,13 +25,9 @@ def audit(
     """
     from itertools import islice
 
-    with box.client() as client:
-        entries = list(islice(client.audit(), limit))
-    if box.as_json:
-        screen.show_json(entries)
-        return
     columns = ("id>", "at (UTC)", "tenant", "what", "of what", "who", "from")
-    screen.show_table(columns, map(_row, entries), "Nothing was changed yet.")
+    with box.client() as client:
+        box.table(islice(client.audit(), limit), columns, _row, "Nothing was changed yet.")
 
 
 def _row(one: "AuditShape") -> tuple[object, ...]:

@@ -26,12 +26,12 @@ def list_backups(box: Connection) -> None:
     [dim]$[/dim] appliance backups list
     """
     with box.client() as client:
-        found = list(client.backups())
-    if box.as_json:
-        screen.show_json(found)
-        return
-    rows = [(one.name, f"{one.created_at:%Y-%m-%d %H:%M}", _state(one), screen.size(one.size_bytes)) for one in found]
-    screen.show_table(("name", "made (UTC)", "state", "size>"), rows, "There is no backup on the box.")
+        box.table(
+            client.backups(),
+            ("name", "made (UTC)", "state", "size>"),
+            lambda one: (one.name, f"{one.created_at:%Y-%m-%d %H:%M}", _state(one), screen.size(one.size_bytes)),
+            "There is no backup on the box.",
+        )
 
 
 @app.command("create")
@@ -50,10 +50,7 @@ def create_backup(box: Connection) -> None:
             made = _found(client, made.name)
     if made.state == "failed":
         raise CommandFailed(f"{made.name} was not made: {made.error}")
-    if box.as_json:
-        screen.show_json(made)
-    else:
-        print(f"{made.name}, {screen.size(made.size_bytes)}")
+    box.tell(made, f"{made.name}, {screen.size(made.size_bytes)}")
 
 
 @app.command("download")

@@ -1,19 +1,21 @@
 """The running box that a command talks to: found from options, environment and the state folder of this machine.
 
-`@connected` gives a command the options that all share, and hands it a `Connection` in their place.
+`@connected` gives a command the options that all share, and hands it a `Connection` in their place. A command ends with
+what it has to say: `box.tell` for one thing, `box.table` for a list; both print JSON instead where that was asked for.
 """
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
 import typer
 
-from appliance.terminal.screen import count
+from appliance.terminal import screen
 
 if TYPE_CHECKING:
     from appliance.client import Client
@@ -24,6 +26,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 PANEL = "Which box, and who asks"
 
 P = ParamSpec("P")
+One = TypeVar("One")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,32 @@ class Connection:
     fingerprint: str | None = None
     """Of the authority behind the certificate, where there is no file of it."""
 
+    def tell(self, value: object, told: str | Iterable[str]) -> None:
+        """Print what a person is told of a value, a text or lines; the value as JSON where that was asked for."""
+        if self.as_json:
+            screen.show_json(value)
+            return
+        for line in (told,) if isinstance(told, str) else told:
+            print(line)
+
+    def table(
+        self,
+        values: Iterable[One],
+        columns: Sequence[str],
+        row: Callable[[One], Sequence[object]],
+        empty: str | tuple[str, str],
+    ) -> None:
+        """Print a row for each value, or all of them as JSON.
+
+        `empty`: what is said where there is none, or the noun and the hint of `nothing`.
+        """
+        found = list(values)
+        if self.as_json:
+            screen.show_json(found)
+            return
+        nothing = empty if isinstance(empty, str) else partial(self.nothing, *empty)
+        screen.show_table(columns, map(row, found), nothing)
+
     def nothing(self, noun: str, hint: str) -> str:
         """Return what is said where a list is empty: which tenant has none, and to an admin how much the box has."""
         from appliance.domain.errors import Forbidden
@@ -53,7 +82,7 @@ class Connection:
         said = f"The tenant {now.tenant} has no {noun} yet; {hint}"
         if not now.models_of_all:
             return said
-        models = count(now.models_of_all, "model")
+        models = screen.count(now.models_of_all, "model")
         return f"{said}\nAll tenants together have {models}: --tenant NAME shows another tenant's."
 
     def client(self) -> "Client":

@@ -81,13 +81,9 @@ def show_decision(box: Connection, decision_id: DecisionId) -> None:
     """
     with box.client() as client:
         decision = client.decision(decision_id)
-    if box.as_json:
-        screen.show_json(decision)
-        return
     from appliance.cli.decision_text import lines
 
-    for line in lines(decision, screen.console().width):
-        print(line)
+    box.tell(decision, lines(decision, screen.console().width))
 
 
 @app.command("replay")

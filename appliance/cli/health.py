@@ -21,10 +21,7 @@ def health(box: Connection) -> None:
     """
     with box.client() as client:
         found = client.health()
-    if box.as_json:
-        screen.show_json(found)
-    else:
-        print("\n".join(in_words(found)))
+    box.tell(found, in_words(found))
 
 
 def in_words(found: "HealthShape") -> Iterator[str]:

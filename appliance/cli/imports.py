@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from appliance.cli.connection import Connection, connected
-from appliance.terminal import screen
 from appliance.terminal.failure import CommandFailed
 
 if TYPE_CHECKING:
@@ -75,12 +74,8 @@ def import_model(
             from appliance.cli.following import follow
 
             job = follow(client, job)
-        if box.as_json:
-            screen.show_json(job)
-        elif wait:
-            print(f"model {job.model} is ready; see it with: appliance models show {job.model}")
-        else:
-            print(f"job {job.id} has begun; follow it with: appliance jobs follow {job.id}")
+        ready = f"model {job.model} is ready; see it with: appliance models show {job.model}"
+        box.tell(job, ready if wait else f"job {job.id} has begun; follow it with: appliance jobs follow {job.id}")
 
 
 def read_metadata(text: str | None) -> dict[str, Any]:

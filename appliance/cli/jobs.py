@@ -29,20 +29,15 @@ def list_jobs(
     from itertools import islice
 
     with box.client() as client:
-        jobs = list(islice(client.jobs(), limit))
-    if box.as_json:
-        screen.show_json(jobs)
-        return
-    rows = [
-        (j.id, j.model, j.state, f"{j.percent:.0f} %", j.stage, str(j.created_at)[:19], j.error or _doing(j))
-        for j in jobs
-    ]
-    columns = ("job", "model", "state", "done>", "stage", "begun", "remarks")
-    screen.show_table(
-        columns,
-        rows,
-        lambda: box.nothing("job", "one begins with: appliance import FILE --name NAME --task TASK"),
-    )
+        box.table(
+            islice(client.jobs(), limit),
+            ("job", "model", "state", "done>", "stage", "begun", "remarks"),
+            lambda j: (
+                *(j.id, j.model, j.state, f"{j.percent:.0f} %", j.stage),
+                *(str(j.created_at)[:19], j.error or _doing(j)),
+            ),
+            ("job", "one begins with: appliance import FILE --name NAME --task TASK"),
+        )
 
 
 def _doing(job: "JobShape") -> str:
@@ -59,13 +54,8 @@ def show_job(box: Connection, job_id: Annotated[str, typer.Argument(metavar="JOB
     """
     with box.client() as client:
         job = client.job(job_id)
-    if box.as_json:
-        screen.show_json(job)
-        return
-    print(f"{job.id}   model {job.model}   {job.state}   {job.percent:.0f} %   {job.stage}")
-    for text in (job.message, job.error):
-        if text:
-            print(text)
+    now = f"{job.id}   model {job.model}   {job.state}   {job.percent:.0f} %   {job.stage}"
+    box.tell(job, filter(None, (now, job.message, job.error)))
 
 
 @app.command("follow")

@@ -22,24 +22,20 @@ def list_keys(box: Connection, tenant: Annotated[str, typer.Argument(help="Whose
     [dim]$[/dim] appliance keys list harbour
     """
     with box.client() as client:
-        keys = list(client.keys(tenant))
-    if box.as_json:
-        screen.show_json(keys)
-        return
-    rows = [
-        (
-            k.id,
-            k.role,
-            k.label,
-            ", ".join([*k.applications, *(f"{name} (pipeline)" for name in k.pipelines)]) or "all",
-            _day(k.created_at),
-            _day(k.expires_at) + (" (soon)" if k.expires_soon else ""),
-            _day(k.used_at),
+        box.table(
+            client.keys(tenant),
+            ("id", "role", "label", "may call", "made", "expires", "last used"),
+            lambda k: (
+                k.id,
+                k.role,
+                k.label,
+                ", ".join([*k.applications, *(f"{name} (pipeline)" for name in k.pipelines)]) or "all",
+                _day(k.created_at),
+                _day(k.expires_at) + (" (soon)" if k.expires_soon else ""),
+                _day(k.used_at),
+            ),
+            f"Tenant {tenant} has no key; make one with: appliance keys create {tenant}",
         )
-        for k in keys
-    ]
-    columns = ("id", "role", "label", "may call", "made", "expires", "last used")
-    screen.show_table(columns, rows, f"Tenant {tenant} has no key; make one with: appliance keys create {tenant}")
 
 
 @app.command("create")
@@ -83,11 +79,9 @@ def create_key(
     )
     with box.client() as client:
         key = client.create_key(tenant, order)
-    if box.as_json:
-        screen.show_json(key)
-        return
-    screen.say(f"A {key.role} key for tenant {tenant}, id {key.id}. It cannot be shown again:")
-    print(key.key)
+    if not box.as_json:
+        screen.say(f"A {key.role} key for tenant {tenant}, id {key.id}. It cannot be shown again:")
+    box.tell(key, key.key)
 
 
 @app.command("revoke")

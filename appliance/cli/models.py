@@ -24,27 +24,19 @@ def list_models(box: Connection) -> None:
     [dim]$[/dim] appliance models list --tenant harbour
     """
     with box.client() as client:
-        models = list(client.models())
-    if box.as_json:
-        screen.show_json(models)
-        return
-    rows = [
-        (
-            m.name,
-            m.tenant + (" (shared)" if m.shared else ""),
-            m.task,
-            m.state,
-            len(m.variants),
-            screen.size(m.size_bytes),
+        box.table(
+            client.models(),
+            ("model", "tenant", "task", "state", "variants>", "on disk>"),
+            lambda m: (
+                m.name,
+                m.tenant + (" (shared)" if m.shared else ""),
+                m.task,
+                m.state,
+                len(m.variants),
+                screen.size(m.size_bytes),
+            ),
+            ("model", "bring one with: appliance import FILE --name NAME --task TASK"),
         )
-        for m in models
-    ]
-    columns = ("model", "tenant", "task", "state", "variants>", "on disk>")
-    screen.show_table(
-        columns,
-        rows,
-        lambda: box.nothing("model", "bring one with: appliance import FILE --name NAME --task TASK"),
-    )
 
 
 @app.command("show")

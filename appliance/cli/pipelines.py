@@ -35,14 +35,10 @@ def list_pipelines(box: Connection) -> None:
 
     [dim]$[/dim] appliance pipelines list --tenant harbour
     """
-    with box.client() as client:
-        pipelines = list(client.pipelines())
-    if box.as_json:
-        screen.show_json(pipelines)
-        return
     columns = ("pipeline", "tenant", "SLO>", "fastest>", "frames/s>", "in time>", "a frame>", "cost by", "stages")
     hint = "make one with: appliance pipelines create FILE"
-    screen.show_table(columns, [list_row(one) for one in pipelines], lambda: box.nothing("pipeline", hint))
+    with box.client() as client:
+        box.table(client.pipelines(), columns, list_row, ("pipeline", hint))
 
 
 @app.command("show")
@@ -54,11 +50,7 @@ def show_pipeline(box: Connection, name: str) -> None:
     """
     with box.client() as client:
         pipeline = client.pipeline(name)
-    if box.as_json:
-        screen.show_json(pipeline)
-        return
-    for line in status_lines(pipeline):
-        print(line)
+    box.tell(pipeline, status_lines(pipeline))
 
 
 @app.command("create")
@@ -76,10 +68,8 @@ def create_pipeline(
 
     with box.client() as client:
         pipeline = client.create_pipeline(_checked(PipelineOrder, _read(file, name), str(file)))
-    if box.as_json:
-        screen.show_json(pipeline)
-        return
-    print(f"pipeline {pipeline.name} is defined; send frames with: appliance pipelines predict {pipeline.name} FILE")
+    send = f"appliance pipelines predict {pipeline.name} FILE"
+    box.tell(pipeline, f"pipeline {pipeline.name} is defined; send frames with: {send}")
 
 
 @app.command("change")
@@ -106,10 +96,7 @@ def change_pipeline(
         raise typer.BadParameter("say what to change")
     with box.client() as client:
         pipeline = client.change_pipeline(name, _checked(PipelineChange, fields, str(file or "what to change")))
-    if box.as_json:
-        screen.show_json(pipeline)
-    else:
-        print(f"pipeline {pipeline.name} is changed")
+    box.tell(pipeline, f"pipeline {pipeline.name} is changed")
 
 
 @app.command("delete")
@@ -156,11 +143,7 @@ def predict_pipeline(
             return
         frame = client.run_pipeline(name, body, content_type=kind, **options)
     answer = frame.model_dump(mode="json", exclude_none=True)
-    if box.as_json:
-        screen.show_json(answer)
-        return
-    for line in tree_of(answer):
-        print(line)
+    box.tell(answer, tree_of(answer))
 
 
 @app.command("join")
@@ -177,10 +160,7 @@ def join_pipeline(
     """
     with box.client() as client:
         joined = client.join_pipeline(name, fps)
-    if box.as_json:
-        screen.show_json(joined)
-    else:
-        print(joined.id)
+    box.tell(joined, joined.id)
 
 
 @app.command("leave")

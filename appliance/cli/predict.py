@@ -48,19 +48,13 @@ def predict(
             show_later(box, client.predict_later(application, body, content_type=kind, **options))
             return
         answer = client.predict(application, body, content_type=kind, **options).model_dump(mode="json")
-    if box.as_json:
-        screen.show_json(answer)
-        return
-    for line in lines_of(answer):
-        print(line)
+    box.tell(answer, lines_of(answer))
 
 
 def show_later(box: Connection, request: "RequestShape") -> None:
     """Show by which id the answer can be fetched."""
-    if box.as_json:
-        screen.show_json(request.model_dump(mode="json", exclude_none=True))
-    else:
-        print(f"{request.id}   {request.state}   see it with: appliance requests show {request.id}")
+    told = f"{request.id}   {request.state}   see it with: appliance requests show {request.id}"
+    box.tell(request.model_dump(mode="json", exclude_none=True), told)
 
 
 def body_of(file: Path | None, text: str | None, content_type: str | None) -> tuple[bytes, str]:

@@ -25,14 +25,10 @@ def list_sessions(box: Connection) -> None:
 
     [dim]$[/dim] appliance sessions list --tenant harbour
     """
-    with box.client() as client:
-        sessions = list(client.sessions())
-    if box.as_json:
-        screen.show_json(sessions)
-        return
     columns = ("session", "name", "of", "state", "promise", "kept>", "sent>", "in time>", "variant", "why")
     hint = "be a device with: appliance stream SOURCE --application A --slo-ms N"
-    screen.show_table(columns, [list_row(one) for one in sessions], lambda: box.nothing("session", hint))
+    with box.client() as client:
+        box.table(client.sessions(), columns, list_row, ("session", hint))
 
 
 @app.command("show")
@@ -44,11 +40,7 @@ def show_session(box: Connection, session: Id) -> None:
     """
     with box.client() as client:
         found = client.session(session)
-    if box.as_json:
-        screen.show_json(found)
-        return
-    for line in status_lines(found):
-        print(line)
+    box.tell(found, status_lines(found))
 
 
 @app.command("end")

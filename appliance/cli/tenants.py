@@ -108,10 +108,7 @@ def create_tenant(
     quota = QuotaShape.model_validate(named)
     with box.client() as client:
         tenant = client.create_tenant(name, quota)
-    if box.as_json:
-        screen.show_json(tenant)
-    else:
-        print(f"tenant {tenant.name} is made; give it a key with: appliance keys create {tenant.name}")
+    box.tell(tenant, f"tenant {tenant.name} is made; give it a key with: appliance keys create {tenant.name}")
 
 
 @app.command("change")
@@ -155,10 +152,7 @@ def change_tenant(
     with box.client() as client:
         before = QuotaShape() if unlimited else client.tenant(name).quota
         tenant = client.change_tenant(name, before.model_copy(update=named))
-    if box.as_json:
-        screen.show_json(tenant)
-    else:
-        print(f"tenant {tenant.name} is changed")
+    box.tell(tenant, f"tenant {tenant.name} is changed")
 
 
 @app.command("delete")
