@@ -1,14 +1,15 @@
 """Applications in the store."""
 
-from sqlmodel import Session, col, func, select
+from sqlmodel import Session, func, select
 
 from appliance.domain.catalogue import Application
 from appliance.domain.errors import AlreadyExists, QuotaExceeded, UnknownApplication, UnknownModel
 from appliance.domain.names import checked_name
 from appliance.modelstore.store.pipeline_uses import refuse_if_used
-from appliance.modelstore.store.records import PAGE, Change, Changes, Records
+from appliance.modelstore.store.records import Change, Changes, Records
 from appliance.modelstore.store.tables import ApplicationRow, ModelRow
 from appliance.modelstore.store.tenants import tenant_row
+from appliance.modelstore.store.values import columns_of
 
 PER_TENANT_MAX = 2000
 """Applications of one tenant: all of them are kept in memory."""
@@ -34,11 +35,7 @@ def add_application(session: Session, application: Application) -> Change:
     if used >= PER_TENANT_MAX:
         raise QuotaExceeded(tenant=application.tenant, quota="applications", limit=PER_TENANT_MAX, used=used)
     check_usable(session, application)
-    row = ApplicationRow(
-        id=application.id, tenant=application.tenant, name=application.name, model_id=application.model_id
-    )
-    row.take(application)
-    session.add(row)
+    session.add(ApplicationRow(**columns_of(application)))
     return Change("application", application.id, application)
 
 
@@ -81,16 +78,6 @@ class Applications:
     async def get(self, id: str) -> Application:
         """Raises: UnknownApplication."""
         return await self._records.read(lambda session: application_row(session, id).to_application())
-
-    async def page(self, tenant: str, after: str = "", limit: int = PAGE) -> list[Application]:
-        """A tenant's own by id, those after the id `after`."""
-        query = (
-            select(ApplicationRow)
-            .where(ApplicationRow.tenant == tenant, col(ApplicationRow.id) > after)
-            .order_by(col(ApplicationRow.id))
-            .limit(limit)
-        )
-        return await self._records.read(lambda session: [row.to_application() for row in session.exec(query)])
 
     async def update(self, application: Application) -> Application:
         """Replace everything but its identity.

@@ -7,6 +7,7 @@ from sqlmodel import Session, col, delete, select
 from appliance.domain.access import Role
 from appliance.domain.audit import AuditRecord
 from appliance.modelstore.store.tables import AuditRow, TenantRow
+from appliance.modelstore.store.values import columns_of
 
 _ADMINS = "*"
 """No tenant is called so."""
@@ -29,18 +30,6 @@ def add_rows(session: Session, records: Sequence[AuditRecord], rows_max: int) ->
 def _row(session: Session, record: AuditRecord) -> AuditRow:
     actor = record.actor
     part = "" if actor is None else _ADMINS if actor.role is Role.ADMIN else actor.tenant
-    return AuditRow(
-        at=record.at,
-        tenant=record.tenant,
-        owner=record.tenant if session.get(TenantRow, record.tenant) is not None else None,
-        part=part,
-        action=record.action,
-        method=record.method,
-        path=record.path,
-        subject=record.subject,
-        change=None if record.change is None else dict(record.change),
-        actor=actor,
-        address=record.address,
-        outcome=record.outcome.value,
-        times=record.times,
-    )
+    owner = record.tenant if session.get(TenantRow, record.tenant) is not None else None
+    change = None if record.change is None else dict(record.change)
+    return AuditRow(**columns_of(record, "id", "change"), owner=owner, part=part, change=change)

@@ -10,6 +10,7 @@ from appliance.domain.errors import AlreadyExists, UnknownKey
 from appliance.modelstore.store.records import PAGE, Change, Changes, Records, require_place
 from appliance.modelstore.store.tables import KeyRow, KeyUseRow
 from appliance.modelstore.store.tenants import tenant_row
+from appliance.modelstore.store.values import columns_of
 
 
 class Keys:
@@ -30,19 +31,7 @@ class Keys:
             same = select(KeyRow.id).where((KeyRow.id == key.id) | (KeyRow.sha256 == key.sha256))
             if session.exec(same).first() is not None:
                 raise AlreadyExists(name=key.id)
-            session.add(
-                KeyRow(
-                    id=key.id,
-                    tenant=key.tenant,
-                    role=key.role.value,
-                    sha256=key.sha256,
-                    applications=key.applications,
-                    created_at=key.created_at,
-                    expires_at=key.expires_at,
-                    label=key.label,
-                    pipelines=key.pipelines,
-                )
-            )
+            session.add(KeyRow(**columns_of(key)))
             return key, [Change("key", key.id, key)]
 
         return await self._records.write(work)

@@ -11,9 +11,10 @@ from appliance.domain.states import VARIANT_MOVES, VariantState, move
 from appliance.modelstore.store.blobs import Staged
 from appliance.modelstore.store.contents import Contents, contents_of, drop_unused
 from appliance.modelstore.store.pipeline_uses import refuse_if_used
-from appliance.modelstore.store.records import PAGE, Change, Changes, Records
+from appliance.modelstore.store.records import Change, Changes, Records
 from appliance.modelstore.store.tables import ApplicationRow, AssetRow, Axes, ModelRow, VariantNumberRow, VariantRow
 from appliance.modelstore.store.tenants import tenant_row
+from appliance.modelstore.store.values import columns_of
 
 
 def model_row(session: Session, id: str) -> ModelRow:
@@ -21,6 +22,14 @@ def model_row(session: Session, id: str) -> ModelRow:
     row = session.get(ModelRow, id)
     if row is None or row.deleted_at is not None:
         raise UnknownModel(name=id)
+    return row
+
+
+def variant_row(session: Session, id: str) -> VariantRow:
+    """Raises: UnknownVariant."""
+    row = session.get(VariantRow, id)
+    if row is None:
+        raise UnknownVariant(name=id)
     return row
 
 
@@ -59,17 +68,8 @@ def save_variant(session: Session, variant: Variant, axes: Axes | None) -> Chang
     model = model_row(session, variant.model_id)
     row = session.get(VariantRow, variant.id)
     if row is None:
-        row = VariantRow(
-            id=variant.id,
-            model_id=variant.model_id,
-            name=variant.name,
-            number=number_of(session, model, variant.name),
-            precision=variant.precision.value,
-            size_bytes=variant.size_bytes,
-            inputs=variant.inputs,
-            outputs=variant.outputs,
-            state=variant.state.value,
-        )
+        number = number_of(session, model, variant.name)
+        row = VariantRow(**columns_of(variant, "number"), number=number)
         session.add(row)
     elif row.state != variant.state.value and not row.to_variant().is_damaged:  # what is damaged is made anew
         move(VARIANT_MOVES, VariantState(row.state), variant.state)
@@ -99,17 +99,6 @@ class Models:
     async def get(self, id: str) -> Model:
         """Raises: UnknownModel."""
         return await self._records.read(lambda session: load_models(session, [model_row(session, id)])[0])
-
-    async def page(
-        self, tenant: str | None = None, after: str = "", limit: int = PAGE, *, with_shared: bool = False
-    ) -> list[Model]:
-        """By id, those after the id `after`: a tenant's own (and what others share with all), or everyone's."""
-        query = select(ModelRow).where(col(ModelRow.deleted_at).is_(None), col(ModelRow.id) > after)
-        if tenant is not None:
-            own = col(ModelRow.tenant) == tenant
-            query = query.where(own | col(ModelRow.shared) if with_shared else own)
-        query = query.order_by(col(ModelRow.id)).limit(limit)
-        return await self._records.read(lambda session: load_models(session, session.exec(query)))
 
     async def update(self, id: str, *, task: TaskSpec | None = None, shared: bool | None = None) -> Model:
         """Change what is given. Raises: UnknownModel; InUse when sharing ends while others' applications use it."""
@@ -156,13 +145,7 @@ class Models:
     async def variant(self, id: str) -> Variant:
         """Raises: UnknownVariant."""
 
-        def work(session: Session) -> Variant:
-            row = session.get(VariantRow, id)
-            if row is None:
-                raise UnknownVariant(name=id)
-            return row.to_variant()
-
-        return await self._records.read(work)
+        return await self._records.read(lambda session: variant_row(session, id).to_variant())
 
     async def variants_of(self, content_sha256: str) -> list[tuple[Variant, TaskSpec, Axes]]:
         """Every servable variant of a content with what profiling it takes."""
@@ -188,9 +171,7 @@ class Models:
 
         def work(session: Session) -> tuple[Variant, Changes]:
             change = save_variant(session, variant, None if axes is None else dict(axes))
-            row = session.get(VariantRow, variant.id)
-            assert row is not None
-            return row.to_variant(), [change]
+            return variant_row(session, variant.id).to_variant(), [change]
 
         return await self._contents.write_with([content] if content else [], work)
 
@@ -198,9 +179,7 @@ class Models:
         """Raises: UnknownVariant. An illegal move is our own mistake and asserts."""
 
         def work(session: Session) -> tuple[Variant, Changes]:
-            row = session.get(VariantRow, id)
-            if row is None:
-                raise UnknownVariant(name=id)
+            row = variant_row(session, id)
             if row.state != state.value:
                 row.state = move(VARIANT_MOVES, VariantState(row.state), state).value
             row.reason = reason
@@ -212,9 +191,7 @@ class Models:
         """Replace the figure of a variant and nothing else of it. Raises: UnknownVariant."""
 
         def work(session: Session) -> tuple[None, Changes]:
-            row = session.get(VariantRow, id)
-            if row is None:
-                raise UnknownVariant(name=id)
+            row = variant_row(session, id)
             row.accuracy = accuracy
             return None, [model_change(session, row.model_id)]
 
@@ -251,9 +228,7 @@ class Models:
         """Remove one variant; its content goes when no other variant uses it. Raises: UnknownVariant."""
 
         def work(session: Session) -> tuple[list[str], Changes]:
-            row = session.get(VariantRow, id)
-            if row is None:
-                raise UnknownVariant(name=id)
+            row = variant_row(session, id)
             content, model = row.content_sha256, row.model_id
             session.delete(row)
             return drop_unused(session, [content] if content else []), [model_change(session, model)]

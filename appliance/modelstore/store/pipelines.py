@@ -1,14 +1,15 @@
 """Pipelines in the store."""
 
-from sqlmodel import Session, col, func, select
+from sqlmodel import Session, func, select
 
 from appliance.domain.errors import AlreadyExists, UnknownApplication, UnknownPipeline
 from appliance.domain.names import checked_name
 from appliance.domain.pipeline import Pipeline
 from appliance.modelstore.store.pipeline_uses import note_uses
-from appliance.modelstore.store.records import PAGE, Change, Changes, Records, require_place
+from appliance.modelstore.store.records import Change, Changes, Records, require_place
 from appliance.modelstore.store.tables import ApplicationRow, PipelineRow
 from appliance.modelstore.store.tenants import tenant_row
+from appliance.modelstore.store.values import columns_of
 
 PER_TENANT_MAX = 64
 """Pipelines of one tenant; all of them are planned together."""
@@ -44,15 +45,7 @@ class StoredPipelines:
                 raise AlreadyExists(name=pipeline.name)
             self._require_room(session, pipeline.tenant)
             _check_usable(session, pipeline)
-            row = PipelineRow(
-                id=pipeline.id,
-                tenant=pipeline.tenant,
-                name=pipeline.name,
-                latency_slo_ms=pipeline.latency_slo_ms,
-                stages=pipeline.stages,
-            )
-            row.take(pipeline)
-            session.add(row)
+            session.add(PipelineRow(**columns_of(pipeline)))
             session.flush()
             note_uses(session, pipeline.id, pipeline.application_ids)
             return pipeline, [Change("pipeline", pipeline.id, pipeline)]
@@ -62,16 +55,6 @@ class StoredPipelines:
     async def get(self, id: str) -> Pipeline:
         """Raises: UnknownPipeline."""
         return await self._records.read(lambda session: pipeline_row(session, id).to_pipeline())
-
-    async def page(self, tenant: str, after: str = "", limit: int = PAGE) -> list[Pipeline]:
-        """A tenant's by id, those after the id `after`."""
-        query = (
-            select(PipelineRow)
-            .where(PipelineRow.tenant == tenant, col(PipelineRow.id) > after)
-            .order_by(col(PipelineRow.id))
-            .limit(limit)
-        )
-        return await self._records.read(lambda session: [row.to_pipeline() for row in session.exec(query)])
 
     async def update(self, pipeline: Pipeline, before: Pipeline | None = None) -> Pipeline | None:
         """Replace everything but its identity; nothing, and None, where it is no more as it was `before`.

@@ -8,47 +8,25 @@ import contextlib
 import datetime
 import json
 import sqlite3
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
 from appliance.domain.access import KeyRecord, Role
 from appliance.domain.accuracy import points
-from appliance.domain.catalogue import (
-    DEFAULT_TENANT,
-    Accuracy,
-    Application,
-    Late,
-    Model,
-    Precision,
-    Prefer,
-    Profile,
-    Quota,
-    TaskSpec,
-    Tenant,
-    TensorSpec,
-    Unverified,
-    Variant,
-    Verify,
-)
-from appliance.domain.padding import Padding
-from appliance.domain.parts import Cut
-from appliance.domain.pipeline import CostBy, Pipeline
-from appliance.domain.profiles import SeenLatency, SeenRuns
+from appliance.domain.catalogue import DEFAULT_TENANT, Accuracy, Application, Model, Profile, Tenant, Variant
+from appliance.domain.pipeline import Pipeline
+from appliance.domain.profiles import SeenRuns
 from appliance.domain.session import AccuracyPromise, LatencyPromise, Session
-from appliance.domain.states import JobState, VariantState
+from appliance.domain.states import JobState
 from appliance.modelstore.store.disk import keep_only
 from appliance.modelstore.store.documents import accuracy_fields, profile_fields, stage_of
 from appliance.modelstore.store.snapshot import Snapshot
 from appliance.modelstore.store.sqlite_errors import sqlite_errors_are_typed
 from appliance.modelstore.store.state_folder import DATABASE, StateFolder
-
-_TENSORS = tuple[TensorSpec, ...]
-_PROFILES = tuple[Profile, ...]
-_SEEN = tuple[SeenLatency, ...]
-_LARGEST = dict[str, tuple[int, ...]]
+from appliance.modelstore.store.values import Value, enum_of, types_of
 
 
 class Beginning(NamedTuple):
@@ -122,122 +100,54 @@ def _snapshot(database: sqlite3.Connection) -> Snapshot:
     for row in database.execute("SELECT * FROM asset ORDER BY name"):
         assets.setdefault(row["model_id"], {})[row["name"]] = row["content_sha256"]
     return Snapshot(
+        [_made(Tenant, row) for row in database.execute("SELECT * FROM tenant ORDER BY name")],
         [
-            Tenant(row["name"], _read(Quota, row["quota"]))
-            for row in database.execute("SELECT name, quota FROM tenant ORDER BY name")
-        ],
-        [
-            Model(
-                row["id"],
-                row["tenant"],
-                row["name"],
-                _read(TaskSpec, row["task"]),
-                tuple(variants.get(row["id"], ())),
-                bool(row["shared"]),
-                assets.get(row["id"], {}),
-            )
+            _made(Model, row, variants=tuple(variants.get(row["id"], ())), assets=assets.get(row["id"], {}))
             for row in database.execute("SELECT * FROM model ORDER BY id")
         ],
-        [_application(row) for row in database.execute("SELECT * FROM application ORDER BY id")],
-        [_key(row) for row in database.execute("SELECT * FROM access_key ORDER BY id")],
-        [_pipeline(row) for row in database.execute("SELECT * FROM pipeline ORDER BY id")],
+        [
+            _made(Application, row, accuracy_min=points(row["accuracy_min"]))
+            for row in database.execute("SELECT * FROM application ORDER BY id")
+        ],
+        [_made(KeyRecord, row) for row in database.execute("SELECT * FROM access_key ORDER BY id")],
+        [
+            _made(Pipeline, row, stages=tuple(stage_of(one) for one in json.loads(row["stages"])))
+            for row in database.execute("SELECT * FROM pipeline ORDER BY id")
+        ],
     )
 
 
 def _seen(database: sqlite3.Connection) -> list[SeenRuns]:
-    return [
-        SeenRuns(row["build_id"], row["shape"], row["fingerprint"], _read(_SEEN, row["latencies"]))
-        for row in database.execute("SELECT * FROM seen_runs ORDER BY build_id, shape")
-    ]
+    return [_made(SeenRuns, row) for row in database.execute("SELECT * FROM seen_runs ORDER BY build_id, shape")]
 
 
 def _sessions(database: sqlite3.Connection) -> list[Session]:
     return [
-        Session(
-            id=row["id"],
-            tenant=row["tenant"],
-            application_id=row["application_id"],
-            name=row["name"],
-            fps=row["fps"],
-            promise=_read(LatencyPromise, row["latency"]) or _read(AccuracyPromise, row["accuracy"]),
-            key_id=row["key_id"],
-            began_at=datetime.datetime.fromisoformat(row["began_at"]),
-            weight=row["weight"],
-            wait=bool(row["wait"]),
-            is_paused=bool(row["is_paused"]),
-            pipeline_id=row["pipeline_id"],
-        )
+        _made(Session, row, promise=_read(LatencyPromise, row["latency"]) or _read(AccuracyPromise, row["accuracy"]))
         for row in database.execute("SELECT * FROM session ORDER BY id")
     ]
 
 
 def _variant(row: sqlite3.Row) -> Variant:
-    return Variant(
-        id=row["id"],
-        model_id=row["model_id"],
-        name=row["name"],
-        precision=Precision(row["precision"]),
+    return _made(
+        Variant,
+        row,
         content_sha256=row["content_sha256"] or "",
-        size_bytes=row["size_bytes"],
-        inputs=_read(_TENSORS, row["inputs"]),
-        outputs=_read(_TENSORS, row["outputs"]),
-        state=VariantState(row["state"]),
-        height=row["height"],
-        width=row["width"],
         accuracy=_read(Accuracy, row["accuracy"], accuracy_fields),
         profile=_read(Profile, row["profile"], profile_fields),
-        other_profiles=_read(_PROFILES, row["other_profiles"]) or (),
-        reason=row["reason"],
-        batch_max=row["batch_max"],
-        shape_max=_read(_LARGEST, row["shape_max"]),
-        number=row["number"],
-        cut=_read(Cut, row["cut"]),
-        padding=_read(Padding, row["padding"]),
-        is_original=bool(row["is_original"]),
     )
 
 
-def _application(row: sqlite3.Row) -> Application:
-    return Application(
-        row["id"],
-        row["tenant"],
-        row["name"],
-        row["model_id"],
-        row["latency_slo_ms"],
-        points(row["accuracy_min"]),
-        row["weight"],
-        bool(row["shared"]),
-        Late(row["late"]),
-        Prefer(row["prefer"]),
-        Unverified(row["unverified"]),
-        Verify(row["verify"]),
-    )
+def _made(kind: type[Value], row: sqlite3.Row, **others: Any) -> Value:
+    """Return the value that a row holds; `others`: fields whose column means more than its text."""
+    readers = _readers(kind)  # type: ignore[arg-type]  # mypy doubts that a generic class is hashable
+    return kind(**{name: read(row[name]) for name, read in readers if name not in others}, **others)
 
 
-def _key(row: sqlite3.Row) -> KeyRecord:
-    return KeyRecord(
-        row["id"],
-        row["tenant"],
-        Role(row["role"]),
-        row["sha256"],
-        datetime.datetime.fromisoformat(row["created_at"]),
-        _read(tuple[str, ...], row["applications"]),
-        None if row["expires_at"] is None else datetime.datetime.fromisoformat(row["expires_at"]),
-        row["label"],
-        _read(tuple[str, ...], row["pipelines"]),
-    )
-
-
-def _pipeline(row: sqlite3.Row) -> Pipeline:
-    return Pipeline(
-        row["id"],
-        row["tenant"],
-        row["name"],
-        row["latency_slo_ms"],
-        tuple(stage_of(document) for document in json.loads(row["stages"])),
-        CostBy(row["cost_by"]),
-        row["weight"],
-    )
+@cache
+def _readers(kind: type) -> list[tuple[str, Callable[[Any], Any]]]:
+    """Return how to read the column of each field."""
+    return [(name, _PLAIN.get(hint) or enum_of(hint) or partial(_read, hint)) for name, hint in types_of(kind).items()]
 
 
 def _read(shape: Any, text: str | None, fields: Callable[[dict[str, Any]], dict[str, Any]] | None = None) -> Any:
@@ -247,6 +157,18 @@ def _read(shape: Any, text: str | None, fields: Callable[[dict[str, Any]], dict[
     if fields is None:
         return _adapter(shape).validate_json(text)
     return _adapter(shape).validate_python(fields(json.loads(text)))
+
+
+def _same(column: Any) -> Any:
+    return column
+
+
+_PLAIN: Mapping[Any, Callable[[Any], Any]] = {
+    **dict.fromkeys((str, int, float, bytes), _same),
+    bool: bool,
+    datetime.datetime: lambda text: None if text is None else datetime.datetime.fromisoformat(text),
+}
+"""Types of fields whose columns are no documents."""
 
 
 @cache

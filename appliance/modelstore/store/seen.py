@@ -8,6 +8,7 @@ from appliance.domain.names import content_of, owner_of
 from appliance.domain.profiles import SeenRuns
 from appliance.modelstore.store.records import Records
 from appliance.modelstore.store.tables import BlobRow, SeenRunsRow, TenantRow
+from appliance.modelstore.store.values import columns_of
 
 
 class Seen:
@@ -26,14 +27,7 @@ class Seen:
             contents = {content_of(sha256): sha256 for sha256 in session.exec(select(BlobRow.sha256))}
             tenants = {None, *session.exec(select(TenantRow.name))}
             rows = [
-                {
-                    "build_id": one.build_id,
-                    "shape": one.shape,
-                    "content_sha256": sha256,
-                    "tenant": tenant,
-                    "fingerprint": one.fingerprint,
-                    "latencies": one.latencies,
-                }
+                {**columns_of(one), "content_sha256": sha256, "tenant": tenant}
                 for one in runs
                 if (sha256 := contents.get(content_of(one.build_id))) is not None
                 and (tenant := owner_of(one.build_id)[1]) in tenants

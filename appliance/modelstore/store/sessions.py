@@ -6,6 +6,7 @@ from sqlmodel import col, select
 from appliance.domain.session import Session
 from appliance.modelstore.store.records import Records
 from appliance.modelstore.store.tables import SessionRow
+from appliance.modelstore.store.values import columns_of
 
 
 class StoredSessions:
@@ -18,16 +19,7 @@ class StoredSessions:
         """Add or replace."""
 
         def work(transaction: Transaction) -> None:
-            row = transaction.get(SessionRow, session.id)
-            if row is None:
-                row = SessionRow(
-                    id=session.id,
-                    tenant=session.tenant,
-                    application_id=session.application_id,
-                    fps=session.fps,
-                    key_id=session.key_id,
-                    began_at=session.began_at,
-                )
+            row = transaction.get(SessionRow, session.id) or SessionRow(**columns_of(session, "promise"))
             row.take(session)
             transaction.add(row)
 

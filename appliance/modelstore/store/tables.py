@@ -1,4 +1,4 @@
-"""The tables. Rows never leave this package: `to_…` functions turn them into domain values.
+"""The tables. Rows never leave this package: `to_…` functions turn them into domain values, and `take` fills them.
 
 A change here needs a migration (`migrations/versions`); a test compares the two.
 """
@@ -10,17 +10,17 @@ from typing import Any
 from sqlalchemy import JSON, BigInteger, Column, LargeBinary, MetaData
 from sqlmodel import Field, SQLModel, UniqueConstraint
 
-from appliance.domain.access import KeyRecord, Role
-from appliance.domain.audit import Actor, AuditOutcome, AuditRecord
+from appliance.domain.access import KeyRecord
+from appliance.domain.audit import Actor, AuditRecord
 from appliance.domain.catalogue import (
     Accuracy,
     Application,
     Late,
     Model,
-    Precision,
     Prefer,
     Profile,
     Quota,
+    Shapes,
     TaskSpec,
     Tenant,
     TensorSpec,
@@ -34,7 +34,6 @@ from appliance.domain.parts import Cut
 from appliance.domain.pipeline import CostBy, Pipeline, Stage
 from appliance.domain.profiles import SeenLatency, SeenRuns
 from appliance.domain.session import AccuracyPromise, LatencyPromise, Session
-from appliance.domain.states import JobState, VariantState
 from appliance.domain.uploads import UploadRecord
 from appliance.modelstore.store.columns import (
     Document,
@@ -44,6 +43,7 @@ from appliance.modelstore.store.columns import (
     Points,
     ReviewedProfile,
 )
+from appliance.modelstore.store.values import columns_of, value_of
 
 Axes = dict[str, tuple[str, ...]]
 
@@ -60,6 +60,11 @@ class Row(SQLModel):
         }
     )
 
+    def take(self, value: Any, *but: str) -> None:
+        """Copy every field of a domain value, without those in `but`."""
+        for name, column in columns_of(value, *but).items():
+            setattr(self, name, column)
+
 
 class TenantRow(Row, table=True):
     __tablename__ = "tenant"
@@ -68,7 +73,7 @@ class TenantRow(Row, table=True):
     created_at: datetime.datetime = Field(sa_column=Column(Moment, nullable=False))
 
     def to_tenant(self) -> Tenant:
-        return Tenant(self.name, self.quota)
+        return value_of(Tenant, self)
 
 
 class KeyRow(Row, table=True):
@@ -86,17 +91,7 @@ class KeyRow(Row, table=True):
     label: str = ""
 
     def to_key(self) -> KeyRecord:
-        return KeyRecord(
-            self.id,
-            self.tenant,
-            Role(self.role),
-            self.sha256,
-            self.created_at,
-            self.applications,
-            self.expires_at,
-            self.label,
-            self.pipelines,
-        )
+        return value_of(KeyRecord, self)
 
 
 class KeyUseRow(Row, table=True):
@@ -120,7 +115,7 @@ class ModelRow(Row, table=True):
     """Set: deletion was acknowledged and waits for running requests; finished at the next start at the latest."""
 
     def to_model(self, variants: tuple[Variant, ...], assets: Mapping[str, str]) -> Model:
-        return Model(self.id, self.tenant, self.name, self.task, variants, self.shared, assets)
+        return value_of(Model, self, variants=variants, assets=assets)
 
 
 class BlobRow(Row, table=True):
@@ -164,9 +159,7 @@ class VariantRow(Row, table=True):
     )
     reason: str = ""
     batch_max: int = 1
-    shape_max: dict[str, tuple[int, ...]] | None = Field(
-        default=None, sa_column=Column(Document(dict[str, tuple[int, ...]]))
-    )
+    shape_max: Shapes | None = Field(default=None, sa_column=Column(Document(Shapes)))
     """The largest shape of each input; None until measured."""
     cut: Cut | None = Field(default=None, sa_column=Column(Document(Cut)))
     padding: Padding | None = Field(default=None, sa_column=Column(Document(Padding)))
@@ -175,44 +168,12 @@ class VariantRow(Row, table=True):
     is_original: bool = False
 
     def to_variant(self) -> Variant:
-        return Variant(
-            id=self.id,
-            model_id=self.model_id,
-            name=self.name,
-            precision=Precision(self.precision),
-            content_sha256=self.content_sha256 or "",
-            size_bytes=self.size_bytes,
-            inputs=self.inputs,
-            outputs=self.outputs,
-            state=VariantState(self.state),
-            height=self.height,
-            width=self.width,
-            accuracy=self.accuracy,
-            profile=self.profile,
-            other_profiles=self.other_profiles,
-            reason=self.reason,
-            batch_max=self.batch_max,
-            shape_max=self.shape_max,
-            number=self.number,
-            cut=self.cut,
-            padding=self.padding,
-            is_original=self.is_original,
-        )
+        return value_of(Variant, self, content_sha256=self.content_sha256 or "")
 
-    def take(self, variant: Variant) -> None:
-        """Copy every field of `variant` but its identity."""
-        self.precision = variant.precision.value
-        self.content_sha256 = variant.content_sha256 or None
-        self.size_bytes = variant.size_bytes
-        self.inputs, self.outputs = variant.inputs, variant.outputs
-        self.state = variant.state.value
-        self.height, self.width = variant.height, variant.width
-        self.accuracy, self.profile = variant.accuracy, variant.profile
-        self.other_profiles = variant.other_profiles
-        self.cut, self.padding = variant.cut, variant.padding
-        self.is_original = variant.is_original
-        self.reason, self.batch_max = variant.reason, variant.batch_max
-        self.shape_max = None if variant.shape_max is None else dict(variant.shape_max)
+    def take(self, value: Any, *but: str) -> None:
+        """The number stays, by which clients know the variant."""
+        super().take(value, *but, "number")
+        self.content_sha256 = self.content_sha256 or None
 
 
 class VariantNumberRow(Row, table=True):
@@ -246,32 +207,7 @@ class ApplicationRow(Row, table=True):
     verify: str = Verify.ON.value
 
     def to_application(self) -> Application:
-        return Application(
-            self.id,
-            self.tenant,
-            self.name,
-            self.model_id,
-            self.latency_slo_ms,
-            self.accuracy_min,
-            self.weight,
-            self.shared,
-            Late(self.late),
-            Prefer(self.prefer),
-            Unverified(self.unverified),
-            Verify(self.verify),
-        )
-
-    def take(self, application: Application) -> None:
-        """Copy every field of `application` but its identity."""
-        self.model_id = application.model_id
-        self.latency_slo_ms = application.latency_slo_ms
-        self.accuracy_min = application.accuracy_min
-        self.weight = application.weight
-        self.shared = application.shared
-        self.late = application.late.value
-        self.prefer = application.prefer.value
-        self.unverified = application.unverified.value
-        self.verify = application.verify.value
+        return value_of(Application, self)
 
 
 class PipelineRow(Row, table=True):
@@ -286,14 +222,7 @@ class PipelineRow(Row, table=True):
     weight: float = 1.0
 
     def to_pipeline(self) -> Pipeline:
-        return Pipeline(
-            self.id, self.tenant, self.name, self.latency_slo_ms, self.stages, CostBy(self.cost_by), self.weight
-        )
-
-    def take(self, pipeline: Pipeline) -> None:
-        """Copy every field of `pipeline` but its identity."""
-        self.latency_slo_ms, self.stages = pipeline.latency_slo_ms, pipeline.stages
-        self.cost_by, self.weight = pipeline.cost_by.value, pipeline.weight
+        return value_of(Pipeline, self)
 
 
 class PipelineUseRow(Row, table=True):
@@ -323,18 +252,7 @@ class JobRow(Row, table=True):
     updated_at: datetime.datetime = Field(sa_column=Column(Moment, nullable=False))
 
     def to_job(self) -> JobRecord:
-        return JobRecord(
-            self.id,
-            self.tenant,
-            self.model_id,
-            JobState(self.state),
-            self.stage,
-            self.percent,
-            self.message,
-            self.error,
-            self.created_at,
-            self.updated_at,
-        )
+        return value_of(JobRecord, self)
 
 
 class UploadRow(Row, table=True):
@@ -350,9 +268,7 @@ class UploadRow(Row, table=True):
     updated_at: datetime.datetime = Field(sa_column=Column(Moment, nullable=False))
 
     def to_upload(self, offset: int) -> UploadRecord:
-        return UploadRecord(
-            self.id, self.tenant, offset, self.length, self.sha256, self.file_name, self.created_at, self.updated_at
-        )
+        return value_of(UploadRecord, self, offset=offset)
 
 
 class ResidentRow(Row, table=True):
@@ -376,7 +292,7 @@ class SeenRunsRow(Row, table=True):
     latencies: tuple[SeenLatency, ...] = Field(sa_column=Column(Document(tuple[SeenLatency, ...]), nullable=False))
 
     def to_seen(self) -> SeenRuns:
-        return SeenRuns(self.build_id, self.shape, self.fingerprint, self.latencies)
+        return value_of(SeenRuns, self)
 
 
 class DecisionRow(Row, table=True):
@@ -424,21 +340,7 @@ class AuditRow(Row, table=True):
     times: int
 
     def to_record(self) -> AuditRecord:
-        assert self.id is not None
-        return AuditRecord(
-            self.at,
-            self.tenant,
-            self.action,
-            self.method,
-            self.path,
-            self.subject,
-            self.change,
-            self.actor,
-            self.address,
-            AuditOutcome(self.outcome),
-            self.times,
-            self.id,
-        )
+        return value_of(AuditRecord, self)
 
 
 class SessionRow(Row, table=True):
@@ -462,29 +364,10 @@ class SessionRow(Row, table=True):
     """Empty of one of an application, whose id is empty of one of a pipeline."""
 
     def to_session(self) -> Session:
-        promise = self.latency or self.accuracy
-        assert promise is not None
-        return Session(
-            id=self.id,
-            tenant=self.tenant,
-            application_id=self.application_id,
-            name=self.name,
-            fps=self.fps,
-            promise=promise,
-            key_id=self.key_id,
-            began_at=self.began_at,
-            weight=self.weight,
-            wait=self.wait,
-            is_paused=self.is_paused,
-            pipeline_id=self.pipeline_id,
-        )
+        return value_of(Session, self, promise=self.latency or self.accuracy)
 
-    def take(self, session: Session) -> None:
-        """Everything but its id."""
-        self.tenant, self.application_id, self.name = session.tenant, session.application_id, session.name
-        self.pipeline_id = session.pipeline_id
-        self.fps, self.key_id, self.began_at = session.fps, session.key_id, session.began_at
-        self.weight, self.wait, self.is_paused = session.weight, session.wait, session.is_paused
-        promise = session.promise
-        self.latency = promise if isinstance(promise, LatencyPromise) else None
-        self.accuracy = promise if isinstance(promise, AccuracyPromise) else None
+    def take(self, value: Any, *but: str) -> None:
+        """The promise is one of two columns."""
+        super().take(value, *but, "promise")
+        self.latency = value.promise if isinstance(value.promise, LatencyPromise) else None
+        self.accuracy = value.promise if isinstance(value.promise, AccuracyPromise) else None

@@ -67,7 +67,7 @@ async def test_import_measures_every_variant_and_leaves_no_scratch(box: Parts, t
     job = await box.importer.submit(asked(source, precisions=(Precision.INT8,)))
     assert not source.exists()
     assert (job.state, job.model_id) == (JobState.QUEUED, "default/net")
-    assert [one.id for one in await box.store.applications.page("default")] == ["default/net"]
+    assert [one.id for one in (await box.store.snapshot()).applications] == ["default/net"]
     ended = await done(box, job)
     assert (ended.stage, ended.percent, ended.error) == ("done", 100.0, "")
     model = await box.store.models.get("default/net")
@@ -119,7 +119,7 @@ async def test_import_that_box_cannot_carry_out_is_refused_at_once(
         with pytest.raises(error, match=words):
             await box.importer.submit(asked(source))
         assert source.exists()
-        assert await box.store.applications.page("default") == []
+        assert (await box.store.snapshot()).applications == []
 
 
 @pytest.mark.nightly("another whole import")
@@ -166,7 +166,7 @@ async def test_import_of_bad_file_fails_with_reason_and_frees_name(box: Parts, t
     assert "mistake" not in job.error
     with pytest.raises(UnknownModel):
         await box.store.models.get("default/net")
-    assert await box.store.applications.page("default") == []
+    assert (await box.store.snapshot()).applications == []
     assert box.files("scratch") == set()
     assert box.files("blobs") == set()
     await imported(box, asked(net(tmp_path)))
@@ -320,7 +320,7 @@ async def test_deleted_model_cancels_running_and_waiting_imports(box: Parts, tmp
         assert (await box.store.jobs.get(job.id)).state is JobState.CANCELLED
     box.measure.gate.set()
     await done(box, other)
-    assert [one.name for one in await box.store.models.page()] == ["c"]
+    assert [one.name for one in (await box.store.snapshot()).models] == ["c"]
     assert box.files("scratch") == set()
     assert len(box.files("blobs")) == 1
 
@@ -540,6 +540,6 @@ async def test_full_disk_fails_import_job_and_nothing_else(small_disk: Path, tmp
         assert "disk" in job.error
         assert box.files("scratch") == set()
         assert box.files("blobs") == set()
-        assert await box.store.models.page() == []
+        assert (await box.store.snapshot()).models == []
         ballast.unlink()
         await imported(box, asked(toys.conv_net(tmp_path / "small.onnx", 0.1), "small"))

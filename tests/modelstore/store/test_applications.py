@@ -34,9 +34,8 @@ async def test_application_is_created_changed_listed_and_deleted(tmp_path: Path)
         assert await store.applications.get("default/door") == DOOR
         changed = replace(DOOR, latency_slo_ms=None, weight=1.0, shared=False)
         await store.applications.update(changed)
-        assert [one.name for one in await store.applications.page("default")] == ["door", "m"]
-        assert await store.applications.page("default", limit=1) == [changed]
-        assert [one.name for one in await store.applications.page("default", after="default/door")] == ["m"]
+        assert [one.name for one in (await store.snapshot()).applications] == ["door", "m"]
+        assert await store.applications.get("default/door") == changed
         await store.applications.delete("default/door")
         with pytest.raises(UnknownApplication):
             await store.applications.get("default/door")
@@ -55,7 +54,7 @@ async def test_invalid_application_is_refused_and_not_stored(store: Store, tmp_p
         await store.applications.create(replace(DOOR, model_id="default/none"))
     with pytest.raises(UnknownApplication):
         await store.applications.update(DOOR)
-    assert [one.id for one in await store.applications.page("default")] == ["default/m"]
+    assert [one.id for one in (await store.snapshot()).applications] == ["default/m"]
 
 
 async def test_application_of_foreign_model_needs_shared_model(box: Parts, store: Store, tmp_path: Path) -> None:

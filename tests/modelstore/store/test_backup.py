@@ -136,7 +136,7 @@ async def test_model_deletion_keeps_contents_while_backup_runs(box: Parts, tmp_p
     variant = await stored_model(box.store, tmp_path)
     with all_kept(box.store.blobs.folder):
         deleting = asyncio.create_task(box.deletion.delete("default/m"))
-        while await box.store.models.page():
+        while (await box.store.snapshot()).models:
             await box.clock.sleep_until_ns(box.clock.now_ns() + 1_000_000)
         assert box.store.blobs.path(variant.content_sha256).exists()
         assert not deleting.done()

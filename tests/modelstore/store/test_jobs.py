@@ -60,14 +60,14 @@ async def test_accepted_import_reserves_names_at_once(store: Store) -> None:
         with pytest.raises(error):
             await store.imports.accept("2", request)
     assert [job.id for job in await store.jobs.page()] == ["1"]
-    assert [one.id for one in await store.applications.page("default")] == ["default/m"]
+    assert [one.id for one in (await store.snapshot()).applications] == ["default/m"]
 
 
 async def test_import_with_empty_application_name_creates_no_application(store: Store) -> None:
     """Another name makes the application of that name."""
     await store.imports.accept("1", ImportRequest("default", "a", "", application=""))
     await store.imports.accept("2", ImportRequest("default", "b", "", application="door", shared=True))
-    (door,) = await store.applications.page("default")
+    (door,) = (await store.snapshot()).applications
     assert (door.name, door.model_id, door.shared) == ("door", "default/b", True)
 
 

@@ -18,22 +18,6 @@ from tests.modelstore.boxes import MIB, Parts, parts, stored_model, stored_varia
 pytestmark = pytest.mark.anyio
 
 
-async def test_models_are_listed_by_page(store: Store, tmp_path: Path) -> None:
-    """A tenant's own, with what others share if asked, or everyone's."""
-    await store.tenants.create(Tenant("harbour"))
-    for name, tenant in (("a", "default"), ("b", "default"), ("c", "harbour")):
-        await stored_model(store, tmp_path, name, tenant=tenant)
-    await store.models.update("default/b", shared=True)
-    assert [one.id for one in await store.models.page()] == ["default/a", "default/b", "harbour/c"]
-    assert [one.id for one in await store.models.page(limit=2)] == ["default/a", "default/b"]
-    assert [one.id for one in await store.models.page("harbour")] == ["harbour/c"]
-    assert [one.id for one in await store.models.page("harbour", with_shared=True)] == [
-        "default/b",
-        "harbour/c",
-    ]
-    assert [one.id for one in await store.models.page("default", after="default/a")] == ["default/b"]
-
-
 async def test_variants_of_model_keep_order_and_facts(box: Parts, store: Store, tmp_path: Path) -> None:
     """Variants come back in the order of making with all that was measured; each change announces the whole model."""
     await stored_model(store, tmp_path)
