@@ -125,10 +125,6 @@ class Graph:
         """The level of the items that a stage answers about."""
         return self.levels[stage]
 
-    def parent_of(self, stage: str) -> str | None:
-        """The stage under whose nodes a stage's hang in the answer; None: under the frame."""
-        return self.parents[stage]
-
     def behind(self, stage: str) -> tuple[str, ...]:
         """The stages that wait for a stage directly."""
         return tuple(after for before, after in self.edges if before == stage)

@@ -77,8 +77,8 @@ def test_join_stage_lies_one_level_above_the_joined_items() -> None:
     """The join's node hangs beside those of the joined items, and its text can be looked at as a whole."""
     joined = Join(name="text", after=("read",))
     graph = graph_of(*SIGNS, joined, ask("mean", "meaning", "text"))
-    assert (graph.level_of("text"), graph.parent_of("text"), graph.gives["text"]) == (ROOT, "find", Data.TEXT)
-    assert (graph.level_of("mean"), graph.parent_of("mean"), graph.sources["mean"]) == (ROOT, "text", "text")
+    assert (graph.level_of("text"), graph.parents["text"], graph.gives["text"]) == (ROOT, "find", Data.TEXT)
+    assert (graph.level_of("mean"), graph.parents["mean"], graph.sources["mean"]) == (ROOT, "text", "text")
     assert graph_of(*SIGNS, Join(name="all", after=("read", "side"))).gives["all"] is Data.SEVERAL
 
 
@@ -95,8 +95,8 @@ def test_nested_crop_stages_make_nested_levels() -> None:
     )
     graph = graph_of(*stages)
     assert graph.level_parents == {"persons": ROOT, "badge": "persons"}
-    assert (graph.level_of("names"), graph.parent_of("names")) == ("persons", "badges")
-    assert (graph.level_of("who"), graph.parent_of("who")) == ("persons", "names")
+    assert (graph.level_of("names"), graph.parents["names"]) == ("persons", "badges")
+    assert (graph.level_of("who"), graph.parents["who"]) == ("persons", "names")
 
 
 def test_forked_crops_of_a_pipeline_meet_only_in_a_join() -> None:
@@ -205,7 +205,7 @@ def test_join_conditioned_on_a_stage_above_is_accepted() -> None:
     """The names on a person's badges are put together where the person was recognised: one item for each of both."""
     names = Join(name="names", after=("read",), when=When("look"))
     graph = graph_of(*BADGES, ask("look", "page-side", "persons"), names)
-    assert (graph.level_of("names"), graph.parent_of("names")) == ("persons", "badges")
+    assert (graph.level_of("names"), graph.parents["names"]) == ("persons", "badges")
 
 
 def test_pipeline_cycle_error_lists_stages_in_cycle_order() -> None:
@@ -295,7 +295,7 @@ def test_random_pipeline_graph_is_refused_or_runnable(stages: tuple[Stage, ...])
             assert graph.level_parents[name] == graph.level_of(graph.sources[name])
         else:
             assert all(graph.level_of(one) in above(level) for one in stage.before)
-        parent = graph.parent_of(name)
+        parent = graph.parents[name]
         assert parent is None or places[parent] < places[name]
         if parent is not None:  # its nodes can be found: one of the parent's for each of its own items
             assert graph.level_of(parent) in above(level)

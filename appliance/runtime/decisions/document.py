@@ -20,9 +20,6 @@ from appliance.policies.residency.base import ApplicationState, Option, Residenc
 from appliance.runtime.decisions.pipelines import pipeline_record
 from appliance.runtime.decisions.sessions import session_record
 
-Folded = Sequence[tuple[Mapping[str, object], int]]
-"""Problems, and how many decisions had each."""
-
 
 def record_of(
     at: datetime.datetime,

@@ -58,8 +58,6 @@ class PipelineCost:
     """Of late."""
     energy_by: str | None
     """How the watts are known: `measured` or `declared`; None: they are not."""
-    by_kind_ns: Mapping[str, int]
-    """Since the start, by kind of processor; runs that went on without their frame, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +311,6 @@ class Pipelines:
                 account.per_frame or account.total.times(1.0 / ended if ended else 0.0),
                 account.per_second,
                 account.energy_by,
-                dict(live.spending.by_kind),
             ),
         )
 

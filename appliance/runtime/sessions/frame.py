@@ -168,11 +168,6 @@ class Frame:
         answer."""
         return self.first is not None
 
-    @property
-    def is_received(self) -> bool:
-        """Whether its body is complete, or will never be."""
-        return self.received_ns > 0 or self.result is not None
-
     def received(self, body: bytes) -> FrameAck:
         """The body is complete: it counts no longer against the credit, and the link's estimate learns of it.
 
