@@ -333,18 +333,6 @@ def _child_limits(settings: ImportSettings) -> ChildLimits:
 
 def _import_options(settings: ImportSettings, confinement: Confinement) -> ImportOptions:
     refuses = settings.confine == "required" and not confinement.is_whole
-    return ImportOptions(
-        jobs_parallel_max=settings.jobs_parallel_max,
-        limits=_child_limits(settings),
-        missing_confinement=confinement.missing if refuses else (),
-        inspect_wall_s=settings.inspect_wall_s,
-        accuracy_floor=settings.accuracy_floor,
-        ladder_max=settings.ladder_max,
-        batch_max=settings.batch_max,
-        eval_samples_max=settings.eval_samples_max,
-        calibration_samples_max=settings.calibration_samples_max,
-        part_ops_min=settings.part_ops_min,
-        parts_max=settings.parts_max,
-        upkeep_idle_s=settings.upkeep_idle_s,
-        upkeep_wait_s=settings.upkeep_wait_s,
-    )
+    same = settings.model_dump(include={one.name for one in fields(ImportOptions)})
+    missing = confinement.missing if refuses else ()
+    return ImportOptions(**same, limits=_child_limits(settings), missing_confinement=missing)

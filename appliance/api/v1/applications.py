@@ -1,6 +1,6 @@
 """Applications: a tenant's registered uses of models."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from operator import attrgetter
 from typing import Annotated
 
@@ -65,20 +65,9 @@ async def create_application(
     An SLO that no variant keeps is answered with `warnings`; with `strict=true` it is refused and nothing is made.
     """
     model = box.catalogue.resolve_model(principal.tenant, order.model)
-    application = Application(
-        application_id(principal.tenant, order.name),
-        principal.tenant,
-        order.name,
-        model.id,
-        order.latency_slo_ms,
-        points(order.accuracy_min),
-        order.weight,
-        order.shared,
-        order.late,
-        order.prefer,
-        order.unverified,
-        order.verify,
-    )
+    promises = order.model_dump(exclude={"model"}) | {"accuracy_min": points(order.accuracy_min)}
+    id = application_id(principal.tenant, order.name)
+    application = Application(id=id, tenant=principal.tenant, model_id=model.id, **promises)
     if strict:
         refuse_broken(box.catalogue.draft(application))
     return shape_of(box, await box.store.applications.create(application))
@@ -144,12 +133,12 @@ async def change_application(
     changes.
     """
     old = own_application(box.catalogue, principal, application)
-    fields = {k: v for k, v in change.model_dump(exclude_unset=True).items() if v is not None or k == "latency_slo_ms"}
-    if "accuracy_min" in fields:
-        fields["accuracy_min"] = points(fields["accuracy_min"])
-    if model := fields.pop("model", None):
-        fields["model_id"] = box.catalogue.resolve_model(principal.tenant, model).id
-    new = replace(old, **fields)
+    wanted = {k: v for k, v in change.model_dump(exclude_unset=True).items() if v is not None or k == "latency_slo_ms"}
+    if "accuracy_min" in wanted:
+        wanted["accuracy_min"] = points(wanted["accuracy_min"])
+    if model := wanted.pop("model", None):
+        wanted["model_id"] = box.catalogue.resolve_model(principal.tenant, model).id
+    new = replace(old, **wanted)
     if strict:
         refuse_broken(box.catalogue.draft(new))
     changed = await box.store.applications.update(new)
@@ -201,6 +190,10 @@ async def delete_application(application: ApplicationName, box: TheBox, principa
     return Deleted(deleted=application)
 
 
+_AS_STORED = {one.name for one in fields(Application)} & ApplicationShape.model_fields.keys() - {"accuracy_min"}
+"""Fields that are shown as they are."""
+
+
 def shape_of(box: RunningBox, application: Application) -> ApplicationShape:
     """An application as it stands."""
     try:
@@ -214,20 +207,13 @@ def shape_of(box: RunningBox, application: Application) -> ApplicationShape:
         meaning = entry.model.meaning
     figures = [(variant, one) for variant, _caller, one in box.telemetry.of_callers(application.id)]
     asked, kept = sum(f.slo_requests for _, f in figures), sum(f.slo_kept for _, f in figures)
+    same = {name: getattr(application, name) for name in _AS_STORED}
     return ApplicationShape(
-        name=application.name,
-        tenant=application.tenant,
+        **same,
         model=model,
         task=task,
-        latency_slo_ms=application.latency_slo_ms,
         accuracy_min=share(application.accuracy_min),
         accuracy_meaning=meaning,
-        weight=application.weight,
-        shared=application.shared,
-        late=application.late,
-        prefer=application.prefer,
-        unverified=application.unverified,
-        verify=application.verify,
         available=box.availability.is_open(application),
         variants=variants,
         choice=choice,

@@ -38,17 +38,5 @@ def shape_of(record: AuditRecord, principal: Principal) -> AuditShape:
     if actor is not None:
         key_id, label = (None, "") if is_hidden else (actor.key_id, actor.label)
         shown = ActorShape(tenant=actor.tenant, role=actor.role, key_id=key_id, label=label)
-    return AuditShape(
-        id=record.id,
-        at=record.at,
-        tenant=record.tenant,
-        action=record.action,
-        method=record.method,
-        path=record.path,
-        subject=record.subject,
-        change=None if record.change is None else dict(record.change),
-        actor=shown,
-        address=None if is_hidden else record.address,
-        outcome=record.outcome,
-        times=record.times,
-    )
+    hidden = {"address": None} if is_hidden else {}
+    return AuditShape.model_validate(record).model_copy(update={"actor": shown, **hidden})

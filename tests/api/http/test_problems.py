@@ -110,6 +110,16 @@ def test_out_of_memory_that_can_never_fit_is_507(tenant: str | None) -> None:
     assert back.facts() == exc.facts()
 
 
+def test_frame_beyond_the_promised_rate_is_429_and_another_dropped_frame_504() -> None:
+    """The type is the same: one handler serves both."""
+    told = [json.loads(problem_response(e.FrameDropped(frame=3, cause=cause))[2]) for cause in ("over-rate", "late")]
+    assert [(one["status"], one["title"]) for one in told] == [
+        (429, "More frames than were promised"),
+        (504, "The frame was not run"),
+    ]
+    assert {one["type"] for one in told} == {"/problems/frame-dropped"}
+
+
 def test_unknown_exception_is_500_without_its_text() -> None:
     status, _, body = problem_response(ValueError("the secret is 42"))
     assert status == status_of(ValueError()) == 500
