@@ -194,6 +194,7 @@ def _variant(row: sqlite3.Row) -> Variant:
         cut=_read(Cut, row["cut"]),
         padding=_read(Padding, row["padding"]),
         is_original=bool(row["is_original"]),
+        inspected_ms=row["inspected_ms"],
     )
 
 

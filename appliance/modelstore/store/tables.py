@@ -173,6 +173,7 @@ class VariantRow(Row, table=True):
     axes: Axes | None = Field(default=None, sa_column=Column(Document(Axes)))
     """Role of each axis of each input, as inspected; what profiling it again takes."""
     is_original: bool = False
+    inspected_ms: float | None = None
 
     def to_variant(self) -> Variant:
         return Variant(
@@ -197,6 +198,7 @@ class VariantRow(Row, table=True):
             cut=self.cut,
             padding=self.padding,
             is_original=self.is_original,
+            inspected_ms=self.inspected_ms,
         )
 
     def take(self, variant: Variant) -> None:
@@ -210,7 +212,7 @@ class VariantRow(Row, table=True):
         self.accuracy, self.profile = variant.accuracy, variant.profile
         self.other_profiles = variant.other_profiles
         self.cut, self.padding = variant.cut, variant.padding
-        self.is_original = variant.is_original
+        self.is_original, self.inspected_ms = variant.is_original, variant.inspected_ms
         self.reason, self.batch_max = variant.reason, variant.batch_max
         self.shape_max = None if variant.shape_max is None else dict(variant.shape_max)
 
