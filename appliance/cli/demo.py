@@ -14,7 +14,10 @@ def demo(
         typer.Option(help="demo: eleven networks, about 390 MB to download; small: five, under 30 MB; ci: the tests'."),
     ] = "demo",
     once: Annotated[
-        bool, typer.Option("--once", help="End by itself: after every application has answered, and some traffic.")
+        bool,
+        typer.Option(
+            "--once", help="End by itself: after all applications and pipelines have answered, and some traffic."
+        ),
     ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Only the summary, as JSON, on standard output; progress on standard error.")

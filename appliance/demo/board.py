@@ -23,7 +23,7 @@ PIPELINES = "pipeline|tenant|frames/s>|P50 ms>|P99 ms>|in time>|items/frame>|cos
 STREAMS = "stream|promised|kept>|sent>|in time>|session"
 BAR_CELLS = 12
 STAGE_CHARACTERS = 12
-FIXED_LINES = 11
+FIXED_LINES = 12
 """Heading, table heading, footer and the empty lines between."""
 ENDED = (JobState.DONE, JobState.FAILED, JobState.CANCELLED)
 
@@ -44,6 +44,8 @@ class Picture:
     memory: MemoryShape | None = None
     computed: str = ""
     """What the processors have done so far."""
+    link: str = ""
+    """Address that opens the pages and signs a browser in, once; empty before the first is made."""
 
     def of(self, *, pipelines: bool) -> list[Figures]:
         """Those of the applications, or of the pipelines."""
@@ -55,16 +57,18 @@ class Picture:
         return known is not None and known.available
 
     def is_settled(self, figures: Figures) -> bool:
-        """Whether the application answers with a variant whose accuracy is known, or never will."""
-        job = self.jobs.get((figures.tenant, figures.name))
-        has_ended = job is not None and job.state in ENDED and (figures.ok > 0 or job.state is not JobState.DONE)
-        return figures.accuracy is not None or has_ended
+        """Whether the application has answered, or never will."""
+        return figures.ok > 0 or bool(self._failure(figures))
 
     def trouble(self, figures: Figures) -> str:
         """Why it does not answer, or why its import failed."""
+        return figures.trouble or ("" if figures.ok else self._failure(figures))
+
+    def _failure(self, figures: Figures) -> str:
+        """Why its model was not imported; empty where it was, or is being imported."""
         job = self.jobs.get((figures.tenant, figures.name))
-        if figures.ok or figures.trouble or job is None or job.state not in (JobState.FAILED, JobState.CANCELLED):
-            return figures.trouble
+        if job is None or job.state not in (JobState.FAILED, JobState.CANCELLED):
+            return ""
         return f"its import {job.state}: {job.error or job.message}"
 
 
@@ -76,8 +80,10 @@ def drawn(picture: Picture, elapsed_s: float, now_ns: int, lines_max: int) -> Re
     used, budget = (picture.memory.used_bytes, picture.memory.budget_bytes) if picture.memory else (0, 0)
     done = f"   {minutes}:{seconds:02d}   {rate:.0f} answers/s   in memory {_mb(used)} of {_mb(budget)} MB"
     heading = [_line(("edge appliance", "bold"), done), _line((picture.computed, "dim")), Text("")]
-    footer = Text(
-        f"API and docs  {picture.url}/docs\nadmin key     {picture.key_file}\n"
+    footer = Text.assemble(
+        "open          ",
+        (picture.link or picture.url, f"bold link {picture.link or picture.url}"),
+        f"\nAPI and docs  {picture.url}/docs\nadmin key     {picture.key_file}\n"
         "ms: as devices see it, over HTTP, last 10 s · warm: found in memory · Ctrl-C ends\n"
         "quality: accuracy where samples are labelled, else agreement with the original",
         overflow="fold",

@@ -17,7 +17,7 @@ from appliance.client import Client, UnexpectedAnswer
 from appliance.client.device import Box, Device, Latency
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock, SystemClock, pause_s
 from appliance.demo.figures import Report, Seen, Streamed
-from appliance.demo.recognised import Nearest, cut_out, frame_in_words, in_words
+from appliance.demo.recognised import Nearest, cut, cut_out, frame_in_words, in_words
 from appliance.domain.catalogue import TaskKind
 from appliance.domain.errors import (
     ApplianceError,
@@ -140,8 +140,8 @@ class Sender:
         answer = self._client.predict(self._order.application, body, content_type=content_type_of(path), **place)
         said = answer.task_fields
         if "embedding" in said:
-            name = body.decode() if path.suffix == ".txt" else path.stem
-            words = self._nearest.in_words(name.strip(), said["embedding"])
+            name = f"“{cut(body.decode(), 32)}”" if path.suffix == ".txt" else f"picture {int(path.stem) + 1}"
+            words = self._nearest.in_words(name, said["embedding"])
         else:
             words = in_words(self._order.task, said)
         return {"variant": answer.variant, "accuracy": answer.accuracy, "is_warm": answer.warm, "recognised": words}

@@ -1,14 +1,14 @@
-"""Device processes: one per application, started here, ended here, and their reports brought into the demo's thread."""
+"""The devices: a thread each in one process beside the demo, and their reports brought into the demo's thread."""
 
 import multiprocessing
 import os
 import signal
 import threading
 from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnProcess
 
 from appliance.demo.device import DeviceOrder, run
-from appliance.demo.figures import Figures
+from appliance.demo.figures import Figures, Report
+from appliance.terminal.failure import CommandFailed
 
 STOP_S = 5
 
@@ -17,45 +17,55 @@ class Fleet:
     """The running devices."""
 
     def __init__(self) -> None:
-        self._spawn = multiprocessing.get_context("spawn")
-        self._processes: list[SpawnProcess] = []
-        self._pipes: dict[Connection, Figures] = {}
+        spawn = multiprocessing.get_context("spawn")
+        self._pipe, theirs = spawn.Pipe()
+        self._process = spawn.Process(target=_devices, args=(theirs,), daemon=True)
+        own = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the demo, which ends its devices in order
+        self._process.start()
+        signal.signal(signal.SIGINT, own)
+        theirs.close()
+        self._figures: list[Figures] = []
+        """By the number of the device."""
 
     def start(self, order: DeviceOrder, figures: Figures) -> None:
         """Start a device, whose reports `figures` are to count."""
-        reading, writing = self._spawn.Pipe(duplex=False)
-        process = self._spawn.Process(target=_device, args=(order, writing), daemon=True)
-        own = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the demo, which ends its devices in order
-        process.start()
-        signal.signal(signal.SIGINT, own)
-        writing.close()
-        self._processes.append(process)
-        self._pipes[reading] = figures
+        self._figures.append(figures)
+        self._pipe.send(order)
 
     def count(self) -> None:
-        """Count what the devices reported since the last call."""
-        for pipe, figures in list(self._pipes.items()):
-            try:
-                while pipe.poll():
-                    figures.take(pipe.recv())
-            except EOFError:  # it has ended
-                del self._pipes[pipe]
+        """Count what the devices reported since the last call.
+
+        Raises: CommandFailed when their process has ended by itself.
+        """
+        try:
+            while self._pipe.poll():
+                number, report = self._pipe.recv()
+                self._figures[number].take(report)
+        except EOFError as error:
+            raise CommandFailed("the devices of the demo have ended; run it again") from error
 
     def close(self) -> None:
         """End all devices; a request under way is of no use any more."""
-        for process in self._processes:
-            process.terminate()
-        for process in self._processes:
-            process.join(STOP_S)
+        self._process.terminate()
+        self._process.join(STOP_S)
 
 
-def _device(order: DeviceOrder, writing: Connection) -> None:
-    threading.Thread(target=_leave_with_the_demo, daemon=True).start()
-    run(order, writing.send)
+def _devices(pipe: Connection) -> None:
+    """Run a device for each order, until the demo has ended."""
+    turn = threading.Lock()
 
+    def device(number: int, order: DeviceOrder) -> None:
+        def tell(report: Report) -> None:
+            with turn:
+                pipe.send((number, report))
 
-def _leave_with_the_demo() -> None:
-    demo = multiprocessing.parent_process()
-    assert demo is not None
-    demo.join()
-    os._exit(0)
+        run(order, tell)
+
+    number = 0
+    while True:
+        try:
+            order = pipe.recv()
+        except EOFError:
+            os._exit(0)
+        threading.Thread(target=device, args=(number, order), daemon=True).start()
+        number += 1

@@ -19,7 +19,7 @@ WORDS_MAX = 60
 def in_words(task: str, answer: Answer) -> str:
     """What was recognised; empty where there is nothing to tell (no face in the frame, silence)."""
     teller = _TELLERS.get(TaskKind(task))
-    return _cut(teller(answer), WORDS_MAX) if teller else ""
+    return cut(teller(answer), WORDS_MAX) if teller else ""
 
 
 def frame_in_words(items: Sequence[ItemShape]) -> str:
@@ -37,7 +37,7 @@ def frame_in_words(items: Sequence[ItemShape]) -> str:
     told = [*texts, *_counted(things)]
     if vectors:
         told.append(f"{vectors} face{'s' if vectors > 1 else ''} described")
-    return _cut(", ".join(told), WORDS_MAX)
+    return cut(", ".join(told), WORDS_MAX)
 
 
 def cut_out(items: Sequence[ItemShape]) -> int:
@@ -52,7 +52,8 @@ def every(items: Sequence[ItemShape]) -> Iterator[ItemShape]:
         yield from every(item.items)
 
 
-def _cut(words: str, characters: int) -> str:
+def cut(words: str, characters: int) -> str:
+    """Return at most so many characters; where some are left out, the last is an ellipsis."""
     return words if len(words) <= characters else words[: characters - 1] + "…"
 
 
@@ -112,13 +113,15 @@ class Nearest:
         self._known_max = known_max
 
     def in_words(self, name: str, vector: list[float]) -> str:
-        """`“name” ≈ “other” 0.83` (their cosine); empty while nothing else is known. Vectors have unit length."""
+        """Return `name is most like other (0.83)`, with their cosine; empty while nothing else is known. Vectors have
+        unit length.
+        """
         self._known.pop(name, None)
         nearest = max(((_dot(vector, known), other) for other, known in self._known.items()), default=None)
         self._known[name] = vector
         if len(self._known) > self._known_max:
             del self._known[next(iter(self._known))]
-        return "" if nearest is None else f"“{_cut(name, 32)}” ≈ “{_cut(nearest[1], 32)}” {nearest[0]:.2f}"
+        return "" if nearest is None else f"{name} is most like {nearest[1]} ({nearest[0]:.2f})"
 
 
 def _dot(left: Sequence[float], right: Sequence[float]) -> float:

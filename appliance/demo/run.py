@@ -33,8 +33,10 @@ TICK_S = 0.25
 ASK_EVERY_S = 1.0
 LOG_EVERY_S = 5.0
 LOG_LINES_MAX = 1000
+LINK_EVERY_S = 300.0
+"""Seconds after which a new link is shown: a link opens the pages once, and for ten minutes."""
 TRAFFIC_S = 10.0
-"""How long `--once` goes on after every application has answered with a measured variant."""
+"""Seconds that `--once` goes on after every application and every pipeline has answered."""
 PATIENCE_S = 120.0
 PATIENCE_PER_MODEL_S = 60.0
 """How long `--once` waits at most: imports run one after another, and the machine may be slow."""
@@ -91,7 +93,7 @@ class _Demo:
         figures += [Figures(one.tenant, one.name, is_pipeline=True) for one in self._undefined]
         self.picture = board.Picture(figures, self._server.url, self._server.key_file)
         self._begin_ns = self._clock.now_ns()
-        self._asked_s = 0.0
+        self._asked_s = self._link_due_s = 0.0
         self._complete_s: float | None = None
 
     @property
@@ -102,6 +104,8 @@ class _Demo:
     def set_up(self) -> None:
         """Tenants, models and devices; imports go on in the background."""
         self._tenancy.make(TENANTS)
+        self._renew_link()
+        screen.say(f"Open the pages, signed in: {self.picture.link}")
         brought = sum(self._tenancy.bring(model) for model in self._models)
         known = len(self._models) - brought
         uploaded = f"{len(TENANTS)} tenants, {screen.count(brought, 'model')} uploaded"
@@ -168,11 +172,17 @@ class _Demo:
         """What the box says of itself; a busy one has better things to do, and is asked again a second later."""
         self._server.check()
         try:
+            self._renew_link()
             self._tenancy.look(self.picture)
             self._define_pipelines()
         except (httpx.TransportError, ApplianceError):
             pass
         self._asked_s = self.elapsed_s
+
+    def _renew_link(self) -> None:
+        if self.elapsed_s >= self._link_due_s:
+            self.picture.link = self._server.url + self._tenancy.admin.sign_in_link().path
+            self._link_due_s = self.elapsed_s + LINK_EVERY_S
 
     def _is_over(self) -> bool:
         elapsed_s, seconds = self.elapsed_s, self._options.seconds

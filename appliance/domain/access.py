@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 EXPIRES_SOON = datetime.timedelta(days=7)
-"""A key that expires within it needs another one in its place."""
+"""A key that expires within it needs another one in its place, unless it was made to last no longer than ten times what
+is left.
+"""
 
 
 class Role(StrEnum):
@@ -35,3 +37,12 @@ class KeyRecord:
     """For a person: where the key is used."""
     pipelines: tuple[str, ...] = ()
     """Names of pipelines that it may call; empty, with `applications`: all of its tenant."""
+
+    def needs_successor(self, now: datetime.datetime) -> bool:
+        """Return whether the key expires within `EXPIRES_SOON` and the last tenth of its time, so that a key which was
+        made for a day is no trouble all that day.
+        """
+        if self.expires_at is None:
+            return False
+        left = self.expires_at - now
+        return left < EXPIRES_SOON and left < (self.expires_at - self.created_at) / 10

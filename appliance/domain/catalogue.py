@@ -350,6 +350,9 @@ class Variant:
     """How its inputs may be made larger; None = they may not, as far as is known."""
     is_original: bool = False
     """True for the network that the tenant uploaded, in the same number format and at full size."""
+    inspected_ms: float | None = None
+    """Milliseconds of one run of one item in the child that inspected the network, on one thread: what runs are
+    expected to take until `profile` is measured. None = not timed then."""
 
     @property
     def input_px(self) -> int | None:

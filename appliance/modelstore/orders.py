@@ -139,7 +139,7 @@ class Inspection:
     trial: Extent = field(default_factory=Extent)
     """Sizes at which it ran."""
     run_ms: float = 0.0
-    """One run at full size, one thread; a first idea, not a profile."""
+    """Processor time of one run at full size on one thread: an estimate, not a profile."""
     notes: tuple[str, ...] = ()
     """What was changed or is worth knowing, sentences for the tenant."""
     index_limits: Mapping[str, int] = field(default_factory=dict)
@@ -153,6 +153,24 @@ class Inspection:
     def precision(self) -> Precision:
         """Return the precision of the network as uploaded; FP32 stands for all formats but FP16."""
         return Precision.FP16 if self.weights == "fp16" else Precision.FP32
+
+    @property
+    def original(self) -> "MadeVariant":
+        """Return the network as uploaded, at its full size."""
+        full = self.ladder[0] if self.ladder else None
+        return MadeVariant(
+            name=self.precision.value,
+            precision=self.precision,
+            path=self.model,
+            size_bytes=self.size_bytes,
+            inputs=self.inputs,
+            outputs=self.outputs,
+            height=full.height if full else None,
+            width=full.width if full else None,
+            batch_max=self.batch_max,
+            files=self.files,
+            is_original=True,
+        )
 
 
 # -- make --------------------------------------------------------------------------------------------------------------

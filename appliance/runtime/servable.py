@@ -17,6 +17,8 @@ from appliance.tasks.datatypes import DTYPES
 _ANY = (1 << 62,)
 COUNTED_BYTES_MIN = 4_000_000
 """Runs that take less are not counted: the heap keeps as much anyway."""
+LOAD_NS_PER_BYTE = 1.0
+"""Nanoseconds that a load is assumed to take for each resident byte until it is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,9 @@ class Servable:
     counted_bytes_max: int = 0
     """What its largest run takes; 0 where that is not worth counting."""
     profile: Profile | None = None
-    """On the kind of processor that it serves on; None until measured there."""
+    """On the kind of processor that it serves on; until it is measured there, estimated by the run that the import has
+    timed (`Variant.inspected_ms`); None where it has timed none.
+    """
     together_max: int = 1
     """Items that requests may bring into one run together; 1 = they would influence one another, or gain nothing."""
     at_once_max: int | None = None
@@ -156,13 +160,14 @@ class Servable:
 
     @property
     def p99_ms(self) -> float | None:
-        """Of a run of one item, as measured at import; None until then."""
+        """P99 of a run of one item, in milliseconds, as the profile says; None without a profile."""
         return self.profile.latencies[0].p99_ms if self.profile and self.profile.latencies else None
 
     @property
     def p50_ms(self) -> float | None:
-        """Median of a run of one item, as measured at import; None until then. What runs have taken since does not
-        enter: variants are compared by what was measured alike, and the one that serves is the only one that runs.
+        """Median of a run of one item, in milliseconds, as the profile says; None without a profile. What runs have
+        taken since does not enter: variants are compared by what was measured alike, and the one that serves is the
+        only one that runs.
         """
         return self.profile.latencies[0].p50_ms if self.profile and self.profile.latencies else None
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 
-from appliance.domain.catalogue import Model, Profile, Shapes, Tenant, Variant
+from appliance.clock import NS_PER_MS
+from appliance.domain.catalogue import Latency, Model, Profile, Shapes, Tenant, Variant
 from appliance.domain.confidence import losses
 from appliance.domain.hardware import CPU_KINDS
 from appliance.domain.isolation import Isolation, is_guarded, is_trusted
@@ -20,11 +21,13 @@ from appliance.policies.selection.kinds import KindOption, kind_reason, serving_
 from appliance.runtime.ports import RunGroup
 from appliance.runtime.profiles.at_once import runs_at_once
 from appliance.runtime.profiles.store import MEASURED, BuildTimes, ProfileStore, Where
-from appliance.runtime.servable import COUNTED_BYTES_MIN, Servable, slot_of
+from appliance.runtime.servable import COUNTED_BYTES_MIN, LOAD_NS_PER_BYTE, Servable, slot_of
 from appliance.runtime.served_parts import ServedParts, places_of, served_parts, where_of
 
 _UNMEASURED_FACTOR = 3
 """Resident bytes assumed per byte of file until the profile is there; the worst net measured so far takes 2.9."""
+_UNMEASURED_SPREAD = 1.5
+"""P99 over median of runs until the profile is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,15 +251,17 @@ class ServableFactory:
         else:
             profiles = [parts.profile]
             profile = parts.profile
+        is_measured = parts is None and profile is not None
         resident = max((p.resident_bytes for p in profiles), default=_UNMEASURED_FACTOR * variant.size_bytes)
         peak = max((p.peak_bytes for p in profiles), default=resident)
         beside = resident * (self._copies_of(kind, is_guarded=guarded_for is not None) - 1)
         resident, peak = resident + beside, peak + beside  # one is loaded after the other
+        profile = profile or _estimated(variant, kind, resident)
         inputs = {t.name: slot_of(t, (variant.shape_max or {}).get(t.name)) for t in variant.inputs}
         names = frozenset(t.name for t in variant.outputs)
         batched, is_of_free_size, base = _shapes_of(variant)
         runs = variant.profile.runs if variant.profile else ()
-        times = self._times(variant, build, profile, base, batched, is_measured=parts is None)
+        times = self._times(variant, build, profile, base, batched, is_measured=is_measured)
         padding = variant.padding if is_of_free_size and batched and parts is None else None
         largest_bytes = runs[-1].peak_bytes if runs else 0
         return Servable(
@@ -285,7 +290,7 @@ class ServableFactory:
             padding=padding,
             unfit=Unfit() if padding is None else self._unfit_of(variant, kind, padding),
             goes_in_steps=kind in self._stepped,
-            places={} if parts is not None else self._places(variant, build, kind, profile, base, batched),
+            places={} if parts is not None else self._places(variant, build, kind, profile, base, batched, is_measured),
             parts=parts,
         )
 
@@ -368,11 +373,12 @@ class ServableFactory:
         profile: Profile | None,
         base: Shapes | None,
         batched: str | None,
+        is_measured: bool,
     ) -> dict[int, BuildTimes | None]:
         if len(self._groups) < 2:
             return {}
         return {
-            index: self._times(variant, build, profile, base, batched, where_of(group, kind))
+            index: self._times(variant, build, profile, base, batched, where_of(group, kind), is_measured=is_measured)
             for index, group in enumerate(self._groups)
             if kind in group.kinds
         }
@@ -438,6 +444,15 @@ def rung_of(variant: Variant) -> str:
 def _rungs(variant: Variant, model: Model) -> list[Variant]:
     """The measured variants of a model that share a variant's file: one build serves them all."""
     return [v for v in model.variants if v.content_sha256 == variant.content_sha256 and v.profile]
+
+
+def _estimated(variant: Variant, kind: str, resident_bytes: int) -> Profile | None:
+    """Return what a variant is expected to cost until it is measured; None where no run of it was timed."""
+    if variant.inspected_ms is None:
+        return None
+    run = Latency(1, variant.inspected_ms, _UNMEASURED_SPREAD * variant.inspected_ms)
+    load_ms = resident_bytes * LOAD_NS_PER_BYTE / NS_PER_MS
+    return Profile("", resident_bytes, resident_bytes, load_ms, load_ms, (run,), kind=kind)
 
 
 def _option_of(parts: ServedParts, variant: Variant, rungs: Sequence[Variant]) -> KindOption:

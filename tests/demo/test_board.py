@@ -82,8 +82,11 @@ def test_board_fits_100_columns_with_one_line_an_application() -> None:
     assert "what-large: its import failed: no disk" in lines
 
 
-def test_board_shows_the_address_of_the_api_and_the_key_file() -> None:
-    text = "\n".join(_screen(_picture(_ready())))
+def test_board_shows_sign_in_link_address_of_api_and_key_file() -> None:
+    picture = _picture(_ready())
+    picture.link = "http://127.0.0.1:8080/sign-in#" + "t" * 43
+    text = "\n".join(_screen(picture))
+    assert picture.link in text
     assert "http://127.0.0.1:8080/docs" in text
     assert "/admin.key" in text
 
@@ -135,16 +138,16 @@ def test_board_has_one_line_a_pipeline_with_items_and_cost() -> None:
 @pytest.mark.parametrize(
     ("state", "has_answer", "is_settled"),
     [
-        (JobState.RUNNING, True, False),
+        (JobState.RUNNING, False, False),
+        (JobState.RUNNING, True, True),
         (JobState.DONE, False, False),
         (JobState.DONE, True, True),
         (JobState.FAILED, False, True),
     ],
 )
-def test_application_without_accuracy_is_settled_when_its_import_has_ended(
+def test_application_is_settled_when_it_has_answered_or_its_import_has_failed(
     state: JobState, has_answer: bool, is_settled: bool
 ) -> None:
-    """And it answers, unless the import failed."""
     figures = _silent("faces")
     if has_answer:
         figures.take(Seen(at_ns=NOW_NS, latency_ms=1.0))

@@ -48,9 +48,9 @@ def test_embedding_in_words_names_its_nearest_neighbour() -> None:
     """The first has none; later ones name the nearest other input, never themselves."""
     nearest = Nearest()
     assert nearest.in_words("hello", [1.0, 0.0]) == ""
-    assert nearest.in_words("good day", [0.8, 0.6]) == "“good day” ≈ “hello” 0.80"
-    assert nearest.in_words("stone", [0.0, 1.0]) == "“stone” ≈ “good day” 0.60"
-    assert nearest.in_words("hello", [1.0, 0.0]) == "“hello” ≈ “good day” 0.80"
+    assert nearest.in_words("good day", [0.8, 0.6]) == "good day is most like hello (0.80)"
+    assert nearest.in_words("stone", [0.0, 1.0]) == "stone is most like good day (0.60)"
+    assert nearest.in_words("hello", [1.0, 0.0]) == "hello is most like good day (0.80)"
 
 
 def test_known_embeddings_are_bounded() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -65,10 +66,11 @@ def test_demo_without_a_registry_shows_what_is_made_locally_and_resumes(tmp_path
     assert digits["variant"] in ("fp32", "int8", "fp16")
     assert digits["ok"] == digits["requests"] > 0
     assert 0 < digits["p50_ms"] <= digits["p99_ms"]
-    assert digits["accuracy"] > 0.9
+    assert digits["accuracy"] is None or digits["accuracy"] > 0.9, "it is measured while the devices ask"
     assert all(words[0] in "0123456789" and words.endswith("%") for words in digits["recognised"])
     assert "without: faces (camera) is left out" in first.stderr
     assert "1 model uploaded" in first.stderr
+    assert re.search(r"^Open the pages, signed in: http://127\.0\.0\.1:\d+/\S+", first.stderr, re.MULTILINE)
 
     again, summary = _run(tmp_path)
     assert "0 models uploaded, 1 known from before" in again.stderr

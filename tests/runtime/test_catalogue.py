@@ -262,6 +262,20 @@ def test_unmeasured_variant_counts_three_times_the_file_size(catalogue: Catalogu
     assert servable.expected_of({"x": np.zeros(4, np.float32)}, 0) is None
 
 
+def test_unmeasured_variant_is_expected_to_take_what_its_inspection_took(catalogue: Catalogue) -> None:
+    """Until it is measured; in the same guard its measured times then take the place of those."""
+    inspected = replace(make_variant("t/m", "v", measured=False), inspected_ms=20.0)
+    inputs = {"x": np.zeros(1, np.float32)}
+    fill(catalogue, "t", "m", [inspected])
+    servable = catalogue.entry("t/m").servables["v"]
+    assert (servable.p50_ms, servable.p99_ms, servable.resident_bytes) == (20.0, 30.0, 12)
+    assert servable.expected_of(inputs, 0) == 20_000_000
+    assert servable.variant.profile is None
+    measured = replace(make_variant("t/m", "v", Cost(run_ms=8)), inspected_ms=20.0)
+    fill(catalogue, "t", "m", [measured])
+    assert catalogue.entry("t/m").servables["v"].expected_of(inputs, 0) == 8_000_000
+
+
 @pytest.mark.parametrize(
     ("shapes", "sent", "items"),
     [

@@ -114,7 +114,7 @@ class _Look:
         await others_first()
         expired = box.keyring.expiring(now - EXPIRED_KEYS_TOLD, now)
         await others_first()
-        expiring = box.keyring.expiring(now, now + EXPIRES_SOON)
+        expiring = [key for key in box.keyring.expiring(now, now + EXPIRES_SOON) if key.needs_successor(now)]
         await others_first()
         newest = box.keyring.newest()
         uses = await looked("keys", _uses(box, [*expired, *expiring]), {})

@@ -158,7 +158,7 @@ def _corners(photo: Picture) -> Iterator[Picture]:
 def turned_pages(source: Source) -> Samples:
     """Pictures with text, in four directions."""
     turned = [
-        (np.rot90(page, -quarter).copy(), {"label": str(90 * quarter)})
+        (np.rot90(page, -quarter).copy(), {"label": f"turned by {90 * quarter}°" if quarter else "upright"})
         for page in map(source.picture, TRUTHS["pages"])
         for quarter in range(4)
     ]

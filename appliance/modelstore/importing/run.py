@@ -94,14 +94,14 @@ class ImportRun:
         task = await asyncio.to_thread(settled_task, self._request, unpacked, inspection)
         await self._keep_task(task, unpacked)
         maker = self._maker(unpacked, inspection, task, inspection)
+        await maker.put_original(inspection.original)
+        await self._turn.give_way()  # from here on the model serves
         own = inspection.precision
         await self._progress.stage(own.value, 12, 16)
         original = await maker.make(own)
         rungs = original.variants
         if not rungs:
             raise BadModel(reason="the original cannot be served")
-        await maker.put_original(rungs[0])
-        await self._turn.give_way()  # from here on the model serves
         await self._progress.stage(f"{own.value} accuracy and profile", 16, 30)
         await maker.measure_all(rungs, original.reviewed)
         precisions = [one for one in wanted if one is not own]

@@ -294,6 +294,7 @@ class VariantMaker:
             profile=profile,
             batch_max=made.batch_max,
             is_original=made.is_original,
+            inspected_ms=self._subject.inspection.run_ms if made.is_original else None,
         )
 
 

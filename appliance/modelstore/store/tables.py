@@ -166,6 +166,7 @@ class VariantRow(Row, table=True):
     axes: Axes | None = Field(default=None, sa_column=Column(Document(Axes)))
     """Role of each axis of each input, as inspected; what profiling it again takes."""
     is_original: bool = False
+    inspected_ms: float | None = None
 
     def to_variant(self) -> Variant:
         return value_of(Variant, self, content_sha256=self.content_sha256 or "")

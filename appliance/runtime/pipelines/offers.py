@@ -22,7 +22,8 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A variant that a stage may be served with, and the kinds of processors that run it, measured.
+    """A variant that a stage may be served with, and the kinds of processors that run it, measured; until it is
+    measured, the kind on which it serves with what it is estimated to take there.
 
     One that serves in parts has one kind: that on which it spends most of its time. What it takes of the others is in
     its parts.
@@ -109,7 +110,8 @@ def _offer(servable: Servable, kinds: Sequence[str], is_resident: Callable[[str]
     parts, is_loaded = servable.parts, is_resident(servable.build_id)
     if parts is not None:
         return Offer(servable, (replace(parts.profile, kind=parts.home),), parts.home, is_loaded)
-    profiles = tuple(one for one in servable.variant.profiles if one.kind in kinds and one.latencies)
+    known = servable.variant.profiles or ((servable.profile,) if servable.profile else ())
+    profiles = tuple(one for one in known if one.kind in kinds and one.latencies)
     return Offer(servable, profiles, kind_of(servable.build_id), is_loaded)
 
 

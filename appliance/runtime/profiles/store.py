@@ -61,12 +61,16 @@ class BuildTimes:
         self.usual = store.table(build_id, rung, profile, is_measured=is_measured, where=where)
         self._others: dict[int, RunTimes] = {}
 
-    def refer(self, profile: Profile) -> None:
-        """The import has measured it again."""
-        if profile is not self._profile:
-            self._profile = profile
-            for table in (self.usual, *self._others.values()):
-                table.refer(self._store.rows_of(profile, self._where))
+    def refer(self, profile: Profile, usual: int | None, *, is_measured: bool) -> None:
+        """Go by another profile, that of a new measurement or the first that is measured; the rest is as of a new
+        build.
+        """
+        if profile != self._profile:
+            self._profile, self._usual = profile, usual
+            rows = self._store.rows_of(profile, self._where)
+            self.usual.refer(rows, is_measured=is_measured)
+            for table in self._others.values():
+                table.refer(rows, is_measured=False)
 
     def of(self, inputs: Mapping[str, Any], items: int) -> RunTimes:
         """The table for these inputs, which hold so many items."""
@@ -133,10 +137,10 @@ class ProfileStore:
         """
         key = build_id, shape_of(rung, None, where.name)
         found = self._builds.get(key)
+        usual = None if base is None else _size_of(base, batched)
         if found is None:
-            usual = None if base is None else _size_of(base, batched)
             found = self._builds[key] = BuildTimes(self, build_id, rung, profile, usual, where, is_measured=is_measured)
-        found.refer(profile)
+        found.refer(profile, usual, is_measured=is_measured)
         return found
 
     def table(

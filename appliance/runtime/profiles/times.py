@@ -68,7 +68,6 @@ class RunTimes:
         self._alpha = alpha
         self._pace = pace
         self._on_drift = on_drift
-        self._is_measured = is_measured
         self._is_plain = is_plain
         self._estimates: dict[int, Estimate] = {}
         self._references: dict[int, float] = {}
@@ -88,16 +87,17 @@ class RunTimes:
         self.ballooning = 1.0
         """Observed / profiled run time, over all batch sizes (Scrooge, footnote 7)."""
         self.is_drifted = False
-        self.refer(rows)
+        self.refer(rows, is_measured=is_measured)
 
-    def refer(self, rows: Sequence[Latency]) -> None:
-        """Go by another measurement from now on."""
+    def refer(self, rows: Sequence[Latency], *, is_measured: bool = True) -> None:
+        """Go by other rows from now on."""
+        self._is_measured = is_measured
         self._rows = {
             level: [row for row in rows if row.concurrency == level] for level in sorted({r.concurrency for r in rows})
         }
         self._references.clear()
         for key, estimate in self._estimates.items():
-            if estimate.reference_ns:
+            if is_measured:
                 estimate.reference_ns = self._reference_ns(*divmod(key, _LEVELS))
 
     # -- before a run --------------------------------------------------------------------------------------------------

@@ -12,10 +12,8 @@ from appliance.domain.catalogue import Prefer
 from appliance.domain.slo import preferred
 from appliance.policies.residency.base import Option
 from appliance.runtime.catalogue import Catalogue, Entry
-from appliance.runtime.servable import Servable
+from appliance.runtime.servable import LOAD_NS_PER_BYTE, Servable
 
-_LOAD_NS_PER_BYTE = 1.0
-"""Load time assumed until it is measured: a gigabyte a second."""
 _PREFERRED_POINTS = 0.001
 """What requests get first counts as so much more accurate than an equally accurate variant that they get next: policies
 know accuracies only. It comes where there is room, and nobody gives way for so little.
@@ -23,7 +21,7 @@ know accuracies only. It comes where there is room, and nobody gives way for so 
 _WHOLE = " whole"
 """Behind the name of a variant: what serves while its parts are not there. No variant is called so."""
 _WAKE_NS_PER_BYTE = 0.05
-"""The same of a wake, with the file in the page cache: twenty gigabytes a second."""
+"""Time of a wake assumed until it is measured, with the file in the page cache: twenty gigabytes a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +261,7 @@ class VariantGroups:
         seen_ns, profile = self._load_ns.get(servable.build_id), servable.profile
         if seen_ns is not None:
             return seen_ns
-        return int(profile.load_ms * NS_PER_MS) if profile else int(_LOAD_NS_PER_BYTE * servable.resident_bytes)
+        return int(profile.load_ms * NS_PER_MS) if profile else int(LOAD_NS_PER_BYTE * servable.resident_bytes)
 
     def _wake_ns_of(self, servable: Servable) -> int:
         seen_ns, profile = self._wake_ns.get(servable.build_id), servable.profile

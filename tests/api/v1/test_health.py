@@ -2,6 +2,8 @@
 
 import shutil
 import ssl
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -56,16 +58,25 @@ async def ask(stand: Stand) -> httpx.Response:
 
 
 async def test_health_warns_of_keys_that_expire_soon(stand: Stand) -> None:
-    """Each tenant is told of its own, an admin of all."""
-    admin = stand.client()
-    for tenant, label, seconds in (("harbour", "glasses", 3600), ("museum", "guide", 3600), ("museum", "later", 9e6)):
+    """Each tenant is told of its own, an admin of all; nobody of keys that were made for an hour."""
+    admin, keyring = stand.client(), stand.appliance.running().keyring
+    for tenant, label, seconds, days_ago in (
+        ("harbour", "glasses", 3600, 1),
+        ("museum", "guide", 3600, 1),
+        ("museum", "later", 9e6, 0),
+        ("museum", "short", 3600, 0),
+    ):
         order = {"label": label, "expires_in_s": seconds}
-        assert (await admin.post(f"/v1/tenants/{tenant}/keys", json=order)).status_code == 201
+        made = await admin.post(f"/v1/tenants/{tenant}/keys", json=order)
+        record = keyring.record(made.json()["id"])
+        assert record is not None
+        keyring.put(replace(record, created_at=record.created_at - timedelta(days=days_ago)))
     seen = (await checks(stand))["keys"]
     assert seen["status"] == "warn"
     assert "harbour/glasses" in seen["detail"]
     assert "museum/guide" in seen["detail"]
     assert "later" not in seen["detail"]
+    assert "short" not in seen["detail"]
     assert "museum" not in (await checks(stand, "harbour"))["keys"]["detail"]
 
 

@@ -1,6 +1,8 @@
 """Tenants and keys over HTTP."""
 
 import sqlite3
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -117,6 +119,10 @@ async def test_key_list_shows_the_last_use_of_each_key(stand: Stand) -> None:
     await management.save_uses()  # what could not be written a minute ago
     used = (await listed())[made["id"]]["used_at"]
     assert used is not None
+    keyring = stand.appliance.running().keyring
+    record = keyring.record(made["id"])
+    assert record is not None
+    keyring.put(replace(record, created_at=record.created_at - timedelta(days=1)))  # its last tenth
     checks = {one["name"]: one for one in (await admin.get("/v1/health")).json()["checks"]}
     assert f"harbour/soon (last used on {used[:10]})" in checks["keys"]["detail"]
     await admin.delete(f"/v1/tenants/harbour/keys/{made['id']}")

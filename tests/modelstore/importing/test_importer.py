@@ -34,6 +34,7 @@ from appliance.domain.runs_at_once import RunsAtOnce
 from appliance.domain.states import JobState, VariantState
 from appliance.modelstore.importing import importer
 from appliance.modelstore.importing.importer import ImportOptions
+from appliance.modelstore.orders import MakeOrder
 from tests import toys
 from tests.fakes.measure import FakeMeasure
 from tests.fakes.waiting import until
@@ -148,9 +149,31 @@ async def test_model_serves_before_first_profile_ends(box: Parts, tmp_path: Path
     await box.until(job.id, lambda now: now.stage.startswith("fp32 accuracy"))
     (variant,) = await box.variants()
     assert (variant.name, variant.state, variant.profile) == ("fp32", VariantState.READY, None)
+    assert variant.inspected_ms is not None
+    assert variant.inspected_ms > 0
     form = await box.builds.open_build(build_id(variant.content_sha256, "cpu"))
     assert not form.optimised
     box.measure.gate.set()
+    await done(box, job)
+
+
+async def test_model_serves_before_its_file_is_reviewed(
+    box: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The review of a large network takes seconds to minutes, and the network runs in a guard until then."""
+    is_let_go, run = asyncio.Event(), box.importer.stages.run
+
+    async def gated(order: Any, **how: Any) -> Any:
+        if isinstance(order, MakeOrder):
+            await is_let_go.wait()
+        return await run(order, **how)
+
+    monkeypatch.setattr(box.importer.stages, "run", gated)
+    job = await box.importer.submit(asked(net(tmp_path)))
+    model = await box.model_once(lambda one: one.servable)
+    assert [one.name for one in model.variants] == ["fp32"]
+    assert not is_let_go.is_set()
+    is_let_go.set()
     await done(box, job)
 
 

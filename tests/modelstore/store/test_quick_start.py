@@ -64,6 +64,7 @@ async def _furnish(box: Parts, folder: Path) -> None:
         accuracy=Accuracy(90.0, "top-1", "labels", 12),
         profile=profile,
         other_profiles=(replace(profile, processor="other", kind="openvino"),),
+        inspected_ms=3.5,
         reason="another is better",
         batch_max=4,
         shape_max={"x": (1, 2)},

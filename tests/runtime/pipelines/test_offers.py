@@ -19,6 +19,7 @@ from appliance.runtime.residency.account import bytes_together
 from tests.fakes.engine import EngineBench, make_variant
 from tests.fakes.processor import Cost
 from tests.harness.work import calls_of, turns
+from tests.runtime.filled import fill
 
 SIZES = {"a": (40, 30, 10), "b": (35, 20, 15), "c": (25, 5, 1)}
 """Application → bytes of its variants, from the most accurate on, which is the slowest."""
@@ -198,3 +199,16 @@ def test_offers_of_many_pipelines_without_room_are_looked_at_in_many_turns(
     with turns() as seen:
         asyncio.run(work(crowd))
     assert seen.calls_max < all_calls / 5
+
+
+def test_stage_is_offered_an_unmeasured_variant_by_its_estimate() -> None:
+    """A pipeline is planned as soon as its networks answer; a network of which no run was timed is no choice."""
+    catalogue, original = Catalogue(MostAccurate()), make_variant("t/m", "fp32", measured=False)
+
+    def offered(inspected_ms: float | None) -> list[float]:
+        fill(catalogue, "t", "m", [replace(original, inspected_ms=inspected_ms)])
+        stage = Ask(name="look", application_id="t/m")
+        found = offers_of(stage, catalogue.entry("t/m"), lambda one: ("cpu",), lambda build: False)
+        return [one.quickest_ms for one in found.all]
+
+    assert (offered(None), offered(20.0)) == ([], [20.0])

@@ -163,3 +163,17 @@ def test_new_measurement_of_a_build_counts_where_nothing_has_run() -> None:
     box.store.of(BUILD, "", PROFILE, None, None)
     again = replace(PROFILE, latencies=(Latency(1, 30, 40),))
     assert box.store.of(BUILD, "", again, None, None).usual.expected_ns(1, 1, 0) == 30 * NS_PER_MS
+
+
+def test_first_measurement_takes_place_of_an_estimate() -> None:
+    """Also of runs seen before it; inputs of the size that it was measured with are usual from then on."""
+    box, base = Box(), {"ids": (1, 16)}
+    inputs = {"ids": np.zeros((1, 16), np.int64)}
+    estimate = replace(PROFILE, latencies=(Latency(1, 50, 75),))
+    times = box.store.of(BUILD, "", estimate, None, "ids", is_measured=False)
+    times.usual.ran(1, 1, 40 * NS_PER_MS, 0)
+    assert times.usual.expected_ns(1, 1, 0) == 40 * NS_PER_MS
+    times = box.store.of(BUILD, "", PROFILE, base, "ids")
+    assert times.of(inputs, 1) is times.usual
+    assert [one.reference_ns for _, _, one in times.usual.estimates()] == [10 * NS_PER_MS]
+    assert times.usual.hoped_ns(2, 1, 0) == times.usual.expected_ns(2, 1, 0)
