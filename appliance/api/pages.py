@@ -30,6 +30,7 @@ PATHS = (
     "/pipelines/{name}",
     "/memory",
     "/sessions",
+    "/wall",
     "/tenants",
     "/tenants/{name}",
     "/processors",

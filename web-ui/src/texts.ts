@@ -329,6 +329,28 @@ export const t = {
     endLoses: 'Its promise is given up at once; the device has to ask for another one.',
   },
 
+  wall: {
+    title: 'Live wall',
+    lead: 'The last frame of each stream, and what was found in it.',
+    viewers: 'Who may look',
+    change: 'Who may look',
+    who: { nobody: 'Nobody', tenant: 'Keys of this tenant', operator: 'Keys of this tenant and the operator of the box' } as Record<string, string>,
+    closed: {
+      nobody: 'Nobody may look at the frames of this tenant’s streams.',
+      tenant: 'Only the tenant may look at the frames of its streams.',
+    } as Record<string, string>,
+    privacy: 'The box keeps frames in memory while somebody looks at this page, and forgets them when the page is left. They are written nowhere.',
+    askTenant: (tenant: string) => `A key of the tenant ${tenant} can allow it, on this page.`,
+    none: 'No stream at the moment. A frame of a session, or of a client of a pipeline, is shown when it comes.',
+    noPicture: 'This frame has no picture to show.',
+    nothing: 'Nothing was found.',
+    alt: (name: string, found: string) => `Last frame of ${name}${found && `: ${found}`}`,
+    frame: (number: string) => `frame ${number}`,
+    ago: (time: string) => `${time} ago`,
+    more: (n: number) => ` and ${n} more`,
+    most: (n: number) => `The wall shows at most ${n} streams.`,
+  },
+
   models: {
     title: 'Models',
     lead: 'Networks and their variants.',
