@@ -1,4 +1,4 @@
-// Every text of the pages, in one catalogue.
+// Every text of the pages, in one catalogue, which all pages load; the texts of a large form lie beside it (texts/).
 
 export const t = {
   product: 'Edge appliance',
@@ -362,24 +362,8 @@ export const t = {
     variants: 'Variants',
     size: 'Size',
     owner: 'Tenant',
-    importTitle: 'Import a model',
-    file: 'ONNX file, or an archive with one',
-    fileHint: 'Drop it here or choose it. It is sent in pieces and goes on after a broken line.',
-    nameField: 'Name of the model',
-    taskField: 'What it does',
-    shared: 'Readable by every tenant',
-    send: 'Import',
-    sending: 'Sending',
-    pause: 'Pause',
-    goOn: 'Go on',
-    drop: 'Drop the upload',
-    unfinished: (name: string, share: string) => `The upload of ${name} stopped at ${share}. Choose the same file to go on with it.`,
-    digesting: 'Preparing…',
     imports: 'Imports',
     stage: 'Stage',
-    noImports: 'Nothing is imported now.',
-    importDone: 'Imported.',
-    show: 'Show the model',
     jobStates: { queued: 'waiting', running: 'running', done: 'done', failed: 'failed', cancelled: 'cancelled' } as Record<string, string>,
   },
 
