@@ -26,6 +26,7 @@ from appliance.api.regions.regions import Regions
 from appliance.api.streams.target import JOINS
 from appliance.api.streams.welcome import welcome_of
 from appliance.api.v2.handler import V2
+from appliance.api.wall import Wall
 from appliance.clock import NS_PER_S, Clock, SystemClock
 from appliance.configuration import chosen_policies, media_threads, runtime_config
 from appliance.confinement.available import Confinement, available
@@ -308,6 +309,7 @@ class Appliance:
             predictor=predictor,
             sessions=sessions,
             pipelines=pipelines,
+            wall=Wall(clock),
             deferred=DeferredRequests(clock, self.logger, bytes_max=settings.http.results_bytes_max),
             processors=machine.descriptions,
             processor_statuses=statuses,

@@ -28,6 +28,8 @@ _CHANGES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _OF_THE_BOX = ("/v1/backups", "/v1/restore", "/v1/housekeeping", "/v1/simulations")
 _CALLS = re.compile(r"/v1/((applications|pipelines)/[^/]+/predict|sessions/[^/]+/frames)")
 """What is posted there changes nothing."""
+_LEFT = "/v1/wall"
+"""Left by a viewer, which changes nothing either."""
 _NOTE = "appliance.audit_note"
 _CHANGE_BYTES_MAX = 4096
 _ANSWER_BYTES_MAX = 64 * 1024
@@ -147,7 +149,7 @@ def _is_change(method: str, path: str) -> bool:
         return False
     if method == "POST":
         return _CALLS.fullmatch(path) is None
-    return not (method == "PATCH" and path.startswith("/v1/uploads/"))
+    return not (method == "PATCH" and path.startswith("/v1/uploads/")) and path != _LEFT
 
 
 def _concerned(path: str, tenant: str, who: Principal) -> str:

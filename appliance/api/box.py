@@ -13,6 +13,7 @@ from appliance.api.deferred import DeferredRequests
 from appliance.api.http.limits import InFlight
 from appliance.api.http.turns import Turns
 from appliance.api.regions.regions import Regions
+from appliance.api.wall import Wall
 from appliance.clock import Clock
 from appliance.domain.hardware import ProcessorDescription, ProcessorStatus
 from appliance.domain.health.memory import HealthMemory
@@ -79,6 +80,7 @@ class ServingBox:
     sessions: Sessions
     """Of devices."""
     pipelines: Pipelines
+    wall: Wall
     processors: tuple[ProcessorDescription, ...]
     processor_statuses: Callable[[], tuple[ProcessorStatus, ...]]
     """What each of them does now."""

@@ -18,6 +18,8 @@ from appliance.api.http.proxies import PREFIX
 
 FOLDER = Path(__file__).parents[1] / "web_ui"
 """Where `scripts/setup` puts them."""
+EXAMPLE = Path(__file__).with_name("example.zip")
+"""An archive to import, as the form of the pages offers it."""
 PATHS = (
     "/",
     "/models",
@@ -28,6 +30,7 @@ PATHS = (
     "/pipelines/{name}",
     "/memory",
     "/sessions",
+    "/wall",
     "/tenants",
     "/tenants/{name}",
     "/processors",
@@ -42,6 +45,7 @@ POLICY = (
 PERMISSIONS = "camera=(self), microphone=(self), geolocation=(), payment=(), usb=()"
 ASSET = re.compile(r"[\w-]+(\.[\w-]+)*\.(js|css|svg)", re.ASCII)
 """What may be asked for."""
+EXAMPLE_NAME = "colour-classes.zip"
 ATTACHED = 'attachment; filename="edge-appliance.crt"'
 KEPT = "public, max-age=31536000, immutable"
 MEDIA_TYPES = {
@@ -91,7 +95,12 @@ def register(app: FastAPI, folder: Path = FOLDER) -> None:
         # As phones want it: they offer to trust it.
         return Response(content, media_type="application/x-x509-ca-cert", headers={"Content-Disposition": ATTACHED})
 
+    async def example() -> Response:
+        headers = {"Content-Disposition": f'attachment; filename="{EXAMPLE_NAME}"'}
+        return Response(EXAMPLE.read_bytes(), media_type="application/zip", headers=headers)
+
     app.state.page = page
+    app.add_api_route("/example.zip", example, methods=["GET"], include_in_schema=False)
     app.add_api_route("/authority.crt", authority, methods=["GET"], include_in_schema=False)
     for path in PATHS:
         app.add_api_route(path, page, methods=["GET"], include_in_schema=False)

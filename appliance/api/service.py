@@ -38,6 +38,7 @@ from appliance.api.v1 import (
     system,
     tenants,
     uploads,
+    wall,
 )
 
 ROUTERS: tuple[APIRouter, ...] = (
@@ -45,6 +46,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     frames.router,
     requests.router,
     sessions.router,
+    wall.router,
     models.router,
     uploads.router,
     jobs.router,
@@ -86,6 +88,7 @@ tenants have; `summary=true` leaves out of the rows what is large.
 TAGS = [
     {"name": "predict", "description": "Media in, answers out: what devices call."},
     {"name": "sessions", "description": "Devices that stream: what they are promised, and what they send when."},
+    {"name": "wall", "description": "The last frame of each stream, for those whom the tenant allows to look."},
     {"name": "models", "description": "Networks and their variants: upload, look, delete."},
     {"name": "uploads", "description": "Large files in pieces that survive broken lines and restarts."},
     {"name": "jobs", "description": "Imports and how far they have come."},

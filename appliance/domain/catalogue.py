@@ -571,9 +571,21 @@ class Quota:
         return min(ceilings, default=None)
 
 
+class WallViewers(StrEnum):
+    """Keys that may look at the frames of a tenant's streams on the live wall."""
+
+    NOBODY = "nobody"
+    TENANT = "tenant"
+    """Keys of the tenant itself."""
+    OPERATOR = "operator"
+    """Keys of the tenant, and admin keys."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tenant:
     """Who pays."""
 
     name: str
     quota: Quota = field(default_factory=Quota)
+    wall: WallViewers = WallViewers.NOBODY
+    """Set by the tenant itself, never by an admin key for another tenant."""

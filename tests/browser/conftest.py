@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from appliance.api.pages import FOLDER
 from appliance.demo.zoo import toys
@@ -150,6 +152,25 @@ def archive(digits: toys.Digits, target: Path, *, padding_bytes: int = 0) -> Pat
             packed.writestr("notes.txt", bytes(padding_bytes))
     target.write_bytes(content.getvalue())
     return target
+
+
+def always_there(path: Path, *, centre: tuple[int, int], size: tuple[int, int]) -> Path:
+    """A detector of 64 × 64 pictures that sees one object of its only class, whatever is on them."""
+    image = helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, 3, 64, 64])
+    answer = helper.make_tensor_value_info("rows", TensorProto.FLOAT, [1, 5, 8])
+    rows = np.zeros((1, 5, 8), np.float32)
+    rows[0, :, 0] = (*centre, *size, 0.9)
+    constants = {"rows_0": rows, "zero": np.zeros(1, np.float32)}
+    nodes = [
+        helper.make_node("ReduceMean", ["image"], ["mean"], name="mean", keepdims=0),
+        helper.make_node("Mul", ["mean", "zero"], ["nothing"], name="nothing"),
+        helper.make_node("Add", ["rows_0", "nothing"], ["rows"], name="rows"),
+    ]
+    initializers = [numpy_helper.from_array(value, name) for name, value in constants.items()]
+    graph = helper.make_graph(nodes, "there", [image], [answer], initializers)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+    path.write_bytes(model.SerializeToString())
+    return path
 
 
 def _note(seen: Seen, kind: str, text: str) -> None:

@@ -11,6 +11,7 @@ PAGES = {
     "/pipelines": "Pipelines",
     "/memory": "Memory",
     "/sessions": "Sessions",
+    "/wall": "Live wall",
     "/tenants": "Tenants and keys",
     "/tenants/default": "default",
     "/processors": "Processors",

@@ -13,12 +13,11 @@ import cv2
 import httpx
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 from appliance.demo.zoo import toys
 from appliance.wire.access import KeyOrder
 from tests.browser.axe import violations
-from tests.browser.conftest import HOSTILE, MODEL, SHOTS, TURNED, WIDTHS, Box, archive, sign_in
+from tests.browser.conftest import HOSTILE, MODEL, SHOTS, TURNED, WIDTHS, Box, always_there, archive, sign_in
 from tests.browser.pages import PAGES
 from tests.e2e.polling import until
 from tests.e2e.server import running_server
@@ -58,6 +57,7 @@ def test_pages_have_heading_menu_link_and_no_accessibility_faults(tab: Tab, box:
             "Pipelines",
             "Memory",
             "Sessions",
+            "Live wall",
             "Tenants and keys",
             "Processors",
             "What if",
@@ -208,7 +208,7 @@ def test_application_page_sends_a_picture_file_and_a_camera_frame(tab: Tab, box:
 
 def test_detected_boxes_are_drawn_into_the_picture(tab: Tab, box: Box, tmp_path: Path) -> None:
     """Where the model says: here always the same place."""
-    network = _always_there(tmp_path / "there.onnx", centre=(32, 32), size=(40, 24))
+    network = always_there(tmp_path / "there.onnx", centre=(32, 32), size=(40, 24))
     with box.server.client() as admin:
         metadata = {"decoder": "yolov8", "labels": ["ship"], "precisions": []}
         job = admin.upload_model(network, "ships", "object-detection", metadata=metadata)
@@ -223,25 +223,6 @@ def test_detected_boxes_are_drawn_into_the_picture(tab: Tab, box: Box, tmp_path:
         pixel = f"([x, y]) => [...{drawn}.getContext('2d').getImageData(x, y, 1, 1).data]"
         assert page.evaluate(pixel, [52, 40])[:3] == [255, 210, 63]  # the right edge
         assert page.evaluate(pixel, [32, 36])[:3] == [40, 40, 40]  # inside
-
-
-def _always_there(path: Path, *, centre: tuple[int, int], size: tuple[int, int]) -> Path:
-    """A detector of 64 × 64 pictures that sees one object of its only class, whatever is on them."""
-    image = helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, 3, 64, 64])
-    answer = helper.make_tensor_value_info("rows", TensorProto.FLOAT, [1, 5, 8])
-    rows = np.zeros((1, 5, 8), np.float32)
-    rows[0, :, 0] = (*centre, *size, 0.9)
-    constants = {"rows_0": rows, "zero": np.zeros(1, np.float32)}
-    nodes = [
-        helper.make_node("ReduceMean", ["image"], ["mean"], name="mean", keepdims=0),
-        helper.make_node("Mul", ["mean", "zero"], ["nothing"], name="nothing"),
-        helper.make_node("Add", ["rows_0", "nothing"], ["rows"], name="rows"),
-    ]
-    initializers = [numpy_helper.from_array(value, name) for name, value in constants.items()]
-    graph = helper.make_graph(nodes, "there", [image], [answer], initializers)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
-    path.write_bytes(model.SerializeToString())
-    return path
 
 
 def test_hostile_names_and_labels_are_shown_as_text(tab: Tab, box: Box, tmp_path: Path) -> None:
@@ -458,7 +439,7 @@ def test_memory_page_shows_loads_and_unloads_without_a_reload(tab: Tab, box: Box
     other model has the same network, so that it does leave.
     """
     name = "boats"
-    network = _always_there(tmp_path / "boats.onnx", centre=(20, 30), size=(10, 12))
+    network = always_there(tmp_path / "boats.onnx", centre=(20, 30), size=(10, 12))
     with box.server.client() as admin:
         metadata = {"decoder": "yolov8", "labels": ["boat"], "precisions": []}
         job = admin.upload_model(network, name, "object-detection", metadata=metadata)

@@ -1,4 +1,4 @@
-// Every text of the pages, in one catalogue.
+// Every text of the pages, in one catalogue, which all pages load; the texts of a large form lie beside it (texts/).
 
 export const t = {
   product: 'Edge appliance',
@@ -329,6 +329,28 @@ export const t = {
     endLoses: 'Its promise is given up at once; the device has to ask for another one.',
   },
 
+  wall: {
+    title: 'Live wall',
+    lead: 'The last frame of each stream, and what was found in it.',
+    viewers: 'Who may look',
+    change: 'Who may look',
+    who: { nobody: 'Nobody', tenant: 'Keys of this tenant', operator: 'Keys of this tenant and the operator of the box' } as Record<string, string>,
+    closed: {
+      nobody: 'Nobody may look at the frames of this tenant’s streams.',
+      tenant: 'Only the tenant may look at the frames of its streams.',
+    } as Record<string, string>,
+    privacy: 'The box keeps frames in memory while somebody looks at this page, and forgets them when the page is left. They are written nowhere.',
+    askTenant: (tenant: string) => `A key of the tenant ${tenant} can allow it, on this page.`,
+    none: 'No stream at the moment. A frame of a session, or of a client of a pipeline, is shown when it comes.',
+    noPicture: 'This frame has no picture to show.',
+    nothing: 'Nothing was found.',
+    alt: (name: string, found: string) => `Last frame of ${name}${found && `: ${found}`}`,
+    frame: (number: string) => `frame ${number}`,
+    ago: (time: string) => `${time} ago`,
+    more: (n: number) => ` and ${n} more`,
+    most: (n: number) => `The wall shows at most ${n} streams.`,
+  },
+
   models: {
     title: 'Models',
     lead: 'Networks and their variants.',
@@ -340,24 +362,8 @@ export const t = {
     variants: 'Variants',
     size: 'Size',
     owner: 'Tenant',
-    importTitle: 'Import a model',
-    file: 'ONNX file, or an archive with one',
-    fileHint: 'Drop it here or choose it. It is sent in pieces and goes on after a broken line.',
-    nameField: 'Name of the model',
-    taskField: 'What it does',
-    shared: 'Readable by every tenant',
-    send: 'Import',
-    sending: 'Sending',
-    pause: 'Pause',
-    goOn: 'Go on',
-    drop: 'Drop the upload',
-    unfinished: (name: string, share: string) => `The upload of ${name} stopped at ${share}. Choose the same file to go on with it.`,
-    digesting: 'Preparing…',
     imports: 'Imports',
     stage: 'Stage',
-    noImports: 'Nothing is imported now.',
-    importDone: 'Imported.',
-    show: 'Show the model',
     jobStates: { queued: 'waiting', running: 'running', done: 'done', failed: 'failed', cancelled: 'cancelled' } as Record<string, string>,
   },
 

@@ -55,6 +55,7 @@ class Streams:
             live,
             socket,
             in_flight=box.in_flight,
+            wall=box.wall,
             frame_bytes_max=box.frame_bytes_max,
             accept=headers.get(b"accept", b"").decode("latin-1"),
             welcome=welcome_of(box, scope, principal),

@@ -15,6 +15,7 @@ from appliance.api.http.websocket import FRAMES_MAX, MESSAGE_S, Broken, WebSocke
 from appliance.api.streams.offset import TIME_MS_MAX, ClockOffset
 from appliance.api.streams.welcome import Welcome
 from appliance.api.streams.words import end_of, notice_of, plain_problem_of, plan_of, problem_of, said
+from appliance.api.wall import Wall
 from appliance.clock import NS_PER_MS, Clock
 from appliance.domain.errors import (
     ApplianceError,
@@ -77,6 +78,7 @@ class Stream:
         socket: WebSocket,
         *,
         in_flight: InFlight,
+        wall: Wall,
         frame_bytes_max: int,
         accept: str,
         welcome: Welcome,
@@ -87,6 +89,7 @@ class Stream:
         self._sessions = sessions
         self._live = live
         self._socket = socket
+        self._wall = wall
         self._frame_bytes_max = frame_bytes_max
         self._accept = accept
         self._welcome = welcome
@@ -345,6 +348,7 @@ class Stream:
         finally:
             complete.held.release()
             self._own.discard(complete.frame.number)
+        self._wall.session_frame(self._live, result, complete.body, result.body)
         present = self._present()
         if present is None or present is self:
             self._say_end(result)

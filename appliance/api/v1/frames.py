@@ -148,4 +148,6 @@ async def _answer(box: RunningBox, live: LiveSession, request: Request) -> bytes
         with coming(frame):
             media = await media_of(request)
             frame.received(media.body)
-        return answer_of(await frame.answer(media, request.scope["request_id"]))
+        result = await frame.answer(media, request.scope["request_id"])
+        box.wall.session_frame(live, result, media.body, result.body)
+        return answer_of(result)

@@ -337,6 +337,10 @@ async def predict_pipeline(
         media = await media_of(request)
         if wait:
             answer = await box.pipelines.predict(live.pipeline, media, call)
+            if x_client is not None:
+                box.wall.client_frame(
+                    principal.tenant, live.pipeline.name, x_client, x_frame, media.body, answer, live.clients.takes
+                )
             return Response(answer, media_type="application/json")
         held: HeldBody | None = request.scope.get(HELD_BODY)
         if held is not None:

@@ -68,7 +68,9 @@ async def infer_frame(
                         else small
                     )
                     frame.received(bytes(body))
-                answer = _kept(answer_of(await frame.run(work)))
+                result = await frame.run(work)
+                box.wall.session_frame(live, result)
+                answer = _kept(answer_of(result))
         except ApplianceError as error:
             answer = error_answer(error)
     answer[1].extend((key.lower().encode(), value.encode()) for key, value in plan_header(box, live).items())

@@ -27,6 +27,7 @@ from appliance.domain.catalogue import (
     Unverified,
     Variant,
     Verify,
+    WallViewers,
 )
 from appliance.domain.jobs import ImportRequest, JobRecord
 from appliance.domain.padding import Padding
@@ -71,6 +72,7 @@ class TenantRow(Row, table=True):
     name: str = Field(primary_key=True)
     quota: Quota = Field(sa_column=Column(Document(Quota), nullable=False))
     created_at: datetime.datetime = Field(sa_column=Column(Moment, nullable=False))
+    wall: str = Field(default=WallViewers.NOBODY.value, sa_column_kwargs={"server_default": WallViewers.NOBODY.value})
 
     def to_tenant(self) -> Tenant:
         return value_of(Tenant, self)

@@ -2,7 +2,7 @@
 
 from sqlmodel import Session, col, select
 
-from appliance.domain.catalogue import DEFAULT_TENANT, Tenant
+from appliance.domain.catalogue import DEFAULT_TENANT, Tenant, WallViewers
 from appliance.domain.errors import AlreadyExists, InUse, Overcommitted, UnknownTenant
 from appliance.domain.names import checked_name
 from appliance.modelstore.store.pipeline_uses import refuse_if_used
@@ -54,7 +54,19 @@ class Tenants:
             row = tenant_row(session, tenant.name)
             _require_room(session, tenant, budget_bytes)
             row.quota = tenant.quota
-            return tenant, [Change("tenant", tenant.name, tenant)]
+            changed = row.to_tenant()
+            return changed, [Change("tenant", tenant.name, changed)]
+
+        return await self._records.write(work)
+
+    async def allow_wall(self, name: str, viewers: WallViewers) -> Tenant:
+        """Say which keys may look at the tenant's frames. Raises: UnknownTenant."""
+
+        def work(session: Session) -> tuple[Tenant, Changes]:
+            row = tenant_row(session, name)
+            row.wall = viewers.value
+            changed = row.to_tenant()
+            return changed, [Change("tenant", name, changed)]
 
         return await self._records.write(work)
 

@@ -52,6 +52,7 @@ def _stream(
         live,
         cast(WebSocket, socket),
         in_flight=in_flight,
+        wall=box.wall,
         frame_bytes_max=frame_bytes_max,
         accept="",
         welcome=cast(Welcome, None),  # nobody asks within a second

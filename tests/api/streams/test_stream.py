@@ -82,6 +82,23 @@ async def test_stream_results_are_pictures_where_the_handshake_asks(box: Box) ->
         assert (await device.answered(1, body)).answer["outputs"]
 
 
+async def test_frame_of_a_stream_is_on_the_live_wall_of_its_tenant(box: Box) -> None:
+    """Looks go on until one finds a frame: on a busy machine a look may be over before the frame is answered."""
+    shown: list[dict[str, Any]] = []
+    picture = b""
+    async with box.device() as device, box.http("harbour") as viewer:
+        assert (await viewer.put("/v1/wall/viewers", json={"viewers": "tenant"})).status_code == 200
+        while not shown or shown[0]["outcome"] != "answered" or picture != box.pictures[0]:
+            number = 3 * len(device.heard)
+            await viewer.get("/v1/wall")
+            result = await device.answered(number, box.pictures[0])
+            shown = (await viewer.get("/v1/wall")).json()["streams"]
+            picture = (await viewer.get(f"/v1/wall/{device.session}/frame")).content
+        (stream,) = shown
+        assert (stream["stream"], stream["frame"], stream["application"]) == (device.session, number, "digits")
+        assert stream["answer"] == result.answer
+
+
 async def test_frame_captured_at_an_absurd_time_is_dropped_as_expired(box: Box) -> None:
     """Of the future, of long ago and of no time; the device's clock began elsewhere than the box's."""
     async with box.device() as device:

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from appliance.api import wall
 from appliance.domain.session import FrameEnd
 from appliance.domain.states import JobState
 from tests import plates
@@ -125,6 +126,27 @@ async def test_pipeline_frame_takes_client_and_frame_number_headers(stand: Stand
     for wrong in ("-1", "x", "1e3", "9" * 30):
         refused = await harbour.post(PREDICT, content=content, headers={"X-Frame": wrong})
         assert refusal(refused) == (422, "invalid-request")
+
+
+async def test_frame_of_a_pipelines_client_is_on_the_live_wall_until_the_client_leaves(
+    stand: Stand, pages: plates.Pages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A frame of nobody who joined belongs to no stream."""
+    monkeypatch.setattr(wall, "LOOK_S", 600.0)  # a busy machine takes long for a frame
+    harbour = stand.client("harbour")
+    content, *_ = samples(pages)[0]
+    client = (await harbour.post("/v1/pipelines/plates/clients", json={"fps": 5})).json()["id"]
+    await good(harbour.put("/v1/wall/viewers", json={"viewers": "tenant"}))
+    await good(harbour.get("/v1/wall"))
+    await good(harbour.post(PREDICT, content=content))
+    answer = await good(harbour.post(PREDICT, content=content, headers={"X-Client": client, "X-Frame": "7"}))
+    (shown,) = (await good(harbour.get("/v1/wall")))["streams"]
+    assert (shown["stream"], shown["pipeline"], shown["frame"]) == (client, "plates", 7)
+    assert shown["answer"]["items"] == answer["items"]
+    assert (await harbour.get(f"/v1/wall/{client}/frame")).content == content
+    await good(harbour.delete(f"/v1/pipelines/plates/clients/{client}"))
+    assert (await good(harbour.get("/v1/wall")))["streams"] == []
+    await good(harbour.delete("/v1/wall"))
 
 
 @pytest.mark.parametrize(

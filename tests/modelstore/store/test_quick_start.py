@@ -26,6 +26,7 @@ from appliance.domain.catalogue import (
     Tenant,
     Unverified,
     Verify,
+    WallViewers,
 )
 from appliance.domain.isolation import Isolation
 from appliance.domain.names import build_id
@@ -52,6 +53,7 @@ async def _furnish(box: Parts, folder: Path) -> None:
         key = KeyRecord(name, DEFAULT_TENANT, role, name.encode() * 32, now, ("x",), expires, f"for {name}", ("p",))
         await box.store.keys.create(key)
     await box.store.tenants.create(Tenant("harbour", Quota(requests_per_s=3.0, isolation=Isolation.PROCESS)))
+    await box.store.tenants.allow_wall("harbour", WallViewers.TENANT)
     variant = await stored_model(box.store, folder, body=b"one")
     runs = (RunBound({"x": (1, 2)}, 1.5, 10),)
     profile = Profile("cpu", 3, 4, 5.0, 6.0, (Latency(1, 1.0, 2.0),), ("Loop",), runs)

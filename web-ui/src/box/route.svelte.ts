@@ -51,7 +51,7 @@ class Route {
     if (event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return
     const link = (event.target as Element).closest?.('a')
     if (!link || link.target || link.hasAttribute('download') || link.origin !== location.origin) return
-    if (!link.pathname.startsWith(`${root}/`) || !/^\/($|models|applications|pipelines|memory|sessions|tenants|processors|what-if|box)/.test(link.pathname.slice(root.length))) return
+    if (!link.pathname.startsWith(`${root}/`) || !/^\/($|models|applications|pipelines|memory|sessions|wall|tenants|processors|what-if|box)/.test(link.pathname.slice(root.length))) return
     event.preventDefault()
     this.go(link.pathname + link.search)
   }

@@ -1,5 +1,6 @@
 // A model on its way into the box: in pieces, each acknowledged, so that a broken line or a reload loses one at most.
 import { ask, answer, Problem, Silent } from './http'
+import type { FileField, Form } from './importing'
 import { session } from './session.svelte'
 import type { components } from './wire'
 
@@ -15,9 +16,7 @@ export interface Kept {
   file: string
   size: number
   modified: number
-  name: string
-  task: string
-  shared: boolean
+  form: Form
 }
 
 /** The upload that was under way before a reload. */
@@ -57,21 +56,24 @@ export class Sending {
   }
 
   /** Send the file, or what is missing of it, then order its import. Null: it did not get so far. */
-  async send(file: File, order: { name: string; task: string; shared: boolean }): Promise<Job | null> {
+  async send(file: File, form: Form, metadata: Record<string, unknown>, files: Partial<Record<FileField, File>>): Promise<Job | null> {
     this.error = null
     this.isPaused = false
     this.isUnderWay = true
     this.size = file.size
     this.#abort = new AbortController()
     try {
-      const upload = await this.#upload(file, order)
+      const upload = await this.#upload(file, form)
       await this.#pieces(file, upload)
-      const form = new FormData()
-      form.set('upload', upload)
-      form.set('name', order.name)
-      form.set('task', order.task)
-      if (order.shared) form.set('shared', 'true')
-      const job = await ask<Job>('/v1/models', { method: 'POST', raw: form })
+      const order = new FormData()
+      order.set('upload', upload)
+      order.set('name', form.name)
+      if (form.task) order.set('task', form.task)
+      if (form.shared) order.set('shared', 'true')
+      if (form.application || form.alone) order.set('application', form.alone ? '' : form.application)
+      if (Object.keys(metadata).length) order.set('metadata', JSON.stringify(metadata))
+      for (const [field, part] of Object.entries(files)) if (part) order.set(field, part)
+      const job = await ask<Job>('/v1/models', { method: 'POST', raw: order })
       keep(null)
       return job
     } catch (error) {
@@ -125,13 +127,13 @@ export class Sending {
     this.error = null
   }
 
-  async #upload(file: File, order: { name: string; task: string; shared: boolean }): Promise<string> {
+  async #upload(file: File, form: Form): Promise<string> {
     const before = kept()
     if (before && before.file === file.name && before.size === file.size && before.modified === file.lastModified) {
       try {
         const found = await ask<Upload>(`/v1/uploads/${before.upload}`)
         this.offset = found.offset
-        keep({ ...before, ...order })
+        keep({ ...before, form })
         return before.upload
       } catch (error) {
         if (!(error instanceof Problem && error.status === 404)) throw error
@@ -140,7 +142,7 @@ export class Sending {
     if (before) await this.drop()
     const made = await ask<Upload>('/v1/uploads', { method: 'POST', body: { length: file.size, file_name: file.name } })
     this.offset = 0
-    keep({ upload: made.id, tenant: session.tenant, file: file.name, size: file.size, modified: file.lastModified, ...order })
+    keep({ upload: made.id, tenant: session.tenant, file: file.name, size: file.size, modified: file.lastModified, form })
     return made.id
   }
 

@@ -1,0 +1,208 @@
+"""The live wall: the last frame of each stream of a tenant, while somebody looks at it.
+
+A frame is kept only where the tenant allows viewers and one of them has looked within `LOOK_S`. It lies in memory and
+nowhere else, one frame for each stream, within bounds. When the last look is over, all of the tenant's frames go.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from appliance.api.auth.keyring import Principal
+from appliance.clock import NS_PER_MS, NS_PER_S, Clock
+from appliance.domain.catalogue import DEFAULT_TENANT, WallViewers
+from appliance.domain.session import DropCause, FrameEnd
+from appliance.domain.states import SessionState
+from appliance.runtime.serving.portions import Portions
+from appliance.runtime.sessions.frame import FrameResult
+from appliance.runtime.sessions.live import LiveSession
+from appliance.tasks.pictures import kind_of
+from appliance.wire.wall import WallStreamShape
+
+LOOK_S = 4.0
+"""A page looks every second. A browser that is gone has looked for the last time this long ago at most."""
+STREAMS_MAX = 24
+"""Streams of one tenant on its wall: as many as a person can follow."""
+FRAMES_BYTES_MAX = 8 * 2**20
+"""Last pictures and answers of all tenants, which share this room: a frame of a device has 20 to 100 kB. Those that
+the last look has shown take as much again."""
+ANSWER_BYTES_MAX = 32 * 1024
+"""A longer answer holds numbers and not words that a wall could show."""
+SILENT_NS = 60 * NS_PER_S
+"""A stream without a frame for so long leaves the wall."""
+
+
+def may_look(viewers: WallViewers, principal: Principal) -> bool:
+    """Return whether a key that may see the tenant's things may see its frames, too. Admin keys belong to the tenant
+    `default`, and look at another tenant's frames only where that tenant allows the operator.
+    """
+    if principal.is_admin and principal.tenant != DEFAULT_TENANT:
+        return viewers is WallViewers.OPERATOR
+    return viewers is not WallViewers.NOBODY
+
+
+@dataclass(frozen=True, slots=True)
+class WallFrame:
+    """The last frame of one stream."""
+
+    stream: str
+    name: str
+    application: str | None
+    pipeline: str | None
+    frame: int | None
+    outcome: FrameEnd
+    cause: DropCause | None
+    at_ns: int
+    picture: bytes
+    """JPEG or PNG as it was sent; empty: none."""
+    answer: bytes
+    """JSON; empty: none."""
+    has_left: Callable[[], bool]
+    """Says whether the stream has ended since."""
+
+    @property
+    def bytes(self) -> int:
+        return len(self.picture) + len(self.answer)
+
+
+class Wall:
+    """The frames that are looked at, by tenant and stream. Event-loop thread only."""
+
+    def __init__(self, clock: Clock, frames_bytes_max: int = FRAMES_BYTES_MAX) -> None:
+        self._clock = clock
+        self._room = Portions(frames_bytes_max)
+        self._looks: dict[str, asyncio.TimerHandle] = {}
+        """Tenants whose frames somebody looks at, with the end of the last look."""
+        self._frames: dict[str, dict[str, WallFrame]] = {}
+        self._looked_at: dict[str, dict[str, WallFrame]] = {}
+        """Frames as the last look has shown them: their pictures are fetched next, and newer frames come meanwhile."""
+
+    def session_frame(
+        self, live: LiveSession, result: FrameResult, body: bytes = b"", answer: bytes | None = None
+    ) -> None:
+        """Show a frame of a session that has ended, with what was sent and answered, where that can be shown."""
+        session = live.session
+        if session.tenant not in self._looks:
+            return
+        is_picture = result.cause is not DropCause.BAD_MEDIA
+        self._show(
+            session.tenant,
+            WallFrame(
+                session.id,
+                session.name,
+                None if session.pipeline_id else session.target,
+                session.target if session.pipeline_id else None,
+                result.frame,
+                result.end,
+                result.cause,
+                self._clock.now_ns(),
+                _picture(body) if is_picture else b"",
+                _answer(answer or b""),
+                lambda: live.state is SessionState.ENDED,
+            ),
+        )
+
+    def client_frame(
+        self,
+        tenant: str,
+        pipeline: str,
+        client: str,
+        number: int | None,
+        body: bytes,
+        answer: bytes,
+        is_there: Callable[[str], bool],
+    ) -> None:
+        """Show an answered frame of a pipeline's client. `is_there` says whether the client still is one."""
+        if tenant not in self._looks:
+            return
+        self._show(
+            tenant,
+            WallFrame(
+                client,
+                "",
+                None,
+                pipeline,
+                number,
+                FrameEnd.ANSWERED,
+                None,
+                self._clock.now_ns(),
+                _picture(body),
+                _answer(answer),
+                lambda: not is_there(client),
+            ),
+        )
+
+    def look(self, tenant: str) -> Iterator[bytes]:
+        """Return what is shown of each stream as JSON, by target and name, and keep frames for the next look."""
+        before = self._looks.get(tenant)
+        if before is not None:
+            before.cancel()
+        self._looks[tenant] = asyncio.get_running_loop().call_later(LOOK_S, self.leave, tenant)
+        frames = self._frames.setdefault(tenant, {})
+        now_ns = self._clock.now_ns()
+        for one in [one for one in frames.values() if one.has_left() or now_ns - one.at_ns > SILENT_NS]:
+            self._forget(tenant, one.stream)
+        self._looked_at[tenant] = dict(frames)
+        order = sorted(frames.values(), key=lambda one: (one.application or one.pipeline or "", one.name, one.stream))
+        return (_shown(one, now_ns) for one in order)
+
+    def picture(self, tenant: str, stream: str, number: int | None = None) -> bytes:
+        """Return the picture of a stream's last frame, or of the one with this number; empty: there is none."""
+        for frames in (self._frames, self._looked_at):
+            found = frames.get(tenant, {}).get(stream)
+            if found is not None and number in (None, found.at_ns):
+                return found.picture
+        return b""
+
+    def leave(self, tenant: str) -> None:
+        """Forget all frames of a tenant. Another viewer gets those of the time after its next look."""
+        look = self._looks.pop(tenant, None)
+        if look is not None:
+            look.cancel()
+        for stream in list(self._frames.get(tenant, ())):
+            self._forget(tenant, stream)
+        self._frames.pop(tenant, None)
+        self._looked_at.pop(tenant, None)
+
+    def _show(self, tenant: str, frame: WallFrame) -> None:
+        """Take the place of the stream's frame before. What finds no room is shown without its picture and answer."""
+        frames = self._frames[tenant]
+        before = frames.get(frame.stream)
+        if before is None and len(frames) >= STREAMS_MAX:
+            return
+        if before is not None:
+            self._forget(tenant, frame.stream)
+        if frame.bytes > self._room.limit or not self._room.take(tenant, frame.bytes):
+            frame = replace(frame, picture=b"", answer=b"")
+        frames[frame.stream] = frame
+
+    def _forget(self, tenant: str, stream: str) -> None:
+        frame = self._frames[tenant].pop(stream)
+        if frame.bytes:
+            self._room.give(tenant, frame.bytes)
+
+
+def _picture(body: bytes) -> bytes:
+    return body if kind_of(body) is not None else b""
+
+
+def _answer(answer: bytes) -> bytes:
+    """Return an answer that is JSON and short."""
+    return answer if len(answer) <= ANSWER_BYTES_MAX and kind_of(answer) is None else b""
+
+
+def _shown(one: WallFrame, now_ns: int) -> bytes:
+    """Return a frame as JSON. The answer is JSON already, and is not read."""
+    head = WallStreamShape(
+        stream=one.stream,
+        name=one.name,
+        application=one.application,
+        pipeline=one.pipeline,
+        frame=one.frame,
+        outcome=one.outcome,
+        cause=one.cause,
+        age_ms=round((now_ns - one.at_ns) / NS_PER_MS, 3),
+        number=one.at_ns,
+        picture=bool(one.picture),
+    ).model_dump_json(exclude={"answer"})
+    return b'%b,"answer":%b}' % (head[:-1].encode(), one.answer or b"null")
