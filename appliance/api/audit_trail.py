@@ -28,6 +28,8 @@ _CHANGES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _OF_THE_BOX = ("/v1/backups", "/v1/restore", "/v1/housekeeping", "/v1/simulations")
 _CALLS = re.compile(r"/v1/((applications|pipelines)/[^/]+/predict|sessions/[^/]+/frames)")
 """What is posted there changes nothing."""
+_WITH_SECRETS = (SIGN_IN, "/v1/notifications")
+"""What is sent there is not kept."""
 _NOTE = "appliance.audit_note"
 _CHANGE_BYTES_MAX = 4096
 _ANSWER_BYTES_MAX = 64 * 1024
@@ -75,7 +77,7 @@ class AuditTrail:
             return
         note = scope[_NOTE] = _Note()
         entry = AuditEntry(lambda: _record(scope, note, scope["state"]["box"]))
-        keeps_body = scope["path"] != SIGN_IN and _is_json(scope["headers"])
+        keeps_body = not scope["path"].startswith(_WITH_SECRETS) and _is_json(scope["headers"])
 
         async def hear() -> Message:
             message = await receive()
