@@ -6,6 +6,7 @@ imports this module in a thread, once the box serves.
 
 import asyncio
 import datetime
+import socket
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from dataclasses import fields
@@ -26,6 +27,7 @@ from appliance.domain.access import KeyRecord
 from appliance.domain.catalogue import Application, Model, Tenant
 from appliance.domain.errors import Unavailable
 from appliance.domain.health.memory import HealthMemory
+from appliance.domain.notifications.receivers import Receiver
 from appliance.domain.pipeline import Pipeline
 from appliance.modelstore.importing.deletion import ModelDeletion
 from appliance.modelstore.importing.importer import Importer, ImportOptions
@@ -39,6 +41,8 @@ from appliance.modelstore.store.state_folder import StateFolder
 from appliance.modelstore.store.store import Store
 from appliance.modelstore.store.uploads import Uploads
 from appliance.modelstore.trials import TrialPorts, Trials
+from appliance.notifications.notifications import Notifications
+from appliance.notifications.sending import Sender
 from appliance.runtime.assembly import RuntimeParts
 from appliance.runtime.processors.measuring.measure import ChildMeasure
 from appliance.settings import ImportSettings, Settings
@@ -80,7 +84,10 @@ class Management:
             keys_per_tenant_max=keys_max,
             audit_rows_max=settings.audit.rows_max,
         )
+        sender = Sender(serving.clock, map(str, settings.notifications.private_addresses))
+        notifications = Notifications(serving.clock, sender, settings.discovery.name or socket.gethostname())
         store.feed.subscribe(Follower(core, serving))
+        store.feed.subscribe(partial(_follow_receivers, notifications))
         processors = list(serving.processors)
         limits, scratch = _child_limits(settings.imports), folder.path / "scratch"
         measure = ChildMeasure(processors, limits, scratch, paused=core.engine.paused)
@@ -119,6 +126,7 @@ class Management:
             restoring=Restoring(folder.path),
             simulations=Simulations(serving.clock),
             health=HealthMemory(),
+            notifications=notifications,
         )
         self._add_chores(core, settings, builds)
         self._tasks: list[asyncio.Task[None]] = []
@@ -161,8 +169,10 @@ class Management:
         self._chores.start()
 
     async def catch_up(self) -> None:
-        """Store what has come before there was a store."""
+        """Store what has come before there was a store, and take from it who is to be told of conditions."""
         await self.box.sessions.store_begun()
+        for receiver in await self.box.store.receivers.all():
+            self.box.notifications.put(receiver)
 
     async def stop(self) -> None:
         """End what `start` began; what is in memory now is what the next start brings back."""
@@ -173,6 +183,7 @@ class Management:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.box.notifications.close()
         await self.box.history.close()
         with suppress(Unavailable):
             await self.box.store.residents.save(self._memory.resident_set())
@@ -279,7 +290,7 @@ class Follower:
                     self._regions.drop_tenant(change.id)
             case "key", key:
                 self._follow_key(change.id, key)
-            case _:  # jobs have events of their own
+            case _:  # jobs have events of their own, receivers a follower
                 pass
 
     def _follow_tenant(self, tenant: Tenant) -> None:
@@ -318,6 +329,14 @@ class Follower:
         for build_id in self._memory.known_builds():
             if not self._catalogue.users_of(build_id):
                 self._memory.dismiss(build_id)
+
+
+def _follow_receivers(notifications: Notifications, change: Change) -> None:
+    """Carry receivers that were added or removed to who tells them."""
+    if isinstance(change.value, Receiver):
+        notifications.put(change.value)
+    elif change.kind == "receiver":
+        notifications.remove(change.id)
 
 
 def _child_limits(settings: ImportSettings) -> ChildLimits:

@@ -458,6 +458,13 @@ class DiscoverySettings(Section):
     """
 
 
+class NotificationSettings(Section):
+    private_addresses: tuple[IPvAnyNetwork, ...] = ()
+    """Networks that notifications may be sent to beside the public internet, as a JSON list such as
+    `["192.168.1.0/24"]`. Every tenant can have messages posted there.
+    """
+
+
 class LogSettings(Section):
     level: str = Field("info", pattern="^(debug|info|warning|error)$")
     """Lowest level written."""
@@ -505,6 +512,7 @@ class Settings(BaseSettings):
     pipelines: PipelineSettings = PipelineSettings()
     sensors: SensorSettings = SensorSettings()
     discovery: DiscoverySettings = DiscoverySettings()
+    notifications: NotificationSettings = NotificationSettings()
     log: LogSettings = LogSettings()
     _options: Mapping[str, Any] = PrivateAttr(default_factory=dict)
 

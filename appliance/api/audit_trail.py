@@ -30,6 +30,8 @@ _CALLS = re.compile(r"/v1/((applications|pipelines)/[^/]+/predict|sessions/[^/]+
 """What is posted there changes nothing."""
 _LEFT = "/v1/wall"
 """Left by a viewer, which changes nothing either."""
+_WITH_SECRETS = (SIGN_IN, "/v1/notifications")
+"""What is sent there is not kept."""
 _NOTE = "appliance.audit_note"
 _CHANGE_BYTES_MAX = 4096
 _ANSWER_BYTES_MAX = 64 * 1024
@@ -77,7 +79,7 @@ class AuditTrail:
             return
         note = scope[_NOTE] = _Note()
         entry = AuditEntry(lambda: _record(scope, note, scope["state"]["box"]))
-        keeps_body = scope["path"] != SIGN_IN and _is_json(scope["headers"])
+        keeps_body = not scope["path"].startswith(_WITH_SECRETS) and _is_json(scope["headers"])
 
         async def hear() -> Message:
             message = await receive()

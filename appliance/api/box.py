@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from appliance.modelstore.store.restoring import Restoring
     from appliance.modelstore.store.store import Store
     from appliance.modelstore.store.uploads import Uploads
+    from appliance.notifications.notifications import Notifications
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,3 +143,4 @@ class RunningBox(ServingBox):
     restoring: "Restoring"
     simulations: "Simulations"
     health: HealthMemory
+    notifications: "Notifications"

@@ -29,6 +29,7 @@ from appliance.cli import (
     keys,
     memory,
     models,
+    notifications,
     pipelines,
     plan,
     predict,
@@ -95,6 +96,7 @@ app.add_typer(jobs.app, name="jobs", rich_help_panel=USE)
 app.add_typer(tenants.app, name="tenants", rich_help_panel=TENANTS)
 app.command("sign-in-link", rich_help_panel=TENANTS)(sign_in_link.sign_in_link)
 app.add_typer(keys.app, name="keys", rich_help_panel=TENANTS)
+app.add_typer(notifications.app, name="notifications", rich_help_panel=TENANTS)
 
 
 def _teach(group: typer.Typer) -> None:

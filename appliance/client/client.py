@@ -48,6 +48,7 @@ from appliance.wire.health import HealthShape
 from appliance.wire.history import HistoryShape, MemoryHistoryShape
 from appliance.wire.jobs import JobShape, UploadOrder, UploadShape
 from appliance.wire.notable import NotableShape
+from appliance.wire.notifications import ReceiverOrder, ReceiverShape, SentShape
 from appliance.wire.predict import PredictShape
 from appliance.wire.requests import RequestShape
 from appliance.wire.simulations import SimulationOrder, SimulationShape, SimulationsShape
@@ -322,6 +323,22 @@ class Client(PipelineCalls, SessionCalls):
     def revoke_key(self, tenant: str, key_id: str) -> None:
         """It stops working at once."""
         self._send("DELETE", f"/v1/tenants/{tenant}/keys/{key_id}")
+
+    def receivers(self) -> Iterator[ReceiverShape]:
+        """Who is told of conditions: the tenant's receivers; with an admin key also the box's."""
+        return self._pages("/v1/notifications", ReceiverShape)
+
+    def add_receiver(self, order: ReceiverOrder) -> ReceiverShape:
+        """The answer has neither address nor token."""
+        return self._post("/v1/notifications", order.model_dump_json(), ReceiverShape)
+
+    def remove_receiver(self, receiver: str) -> None:
+        """It is told nothing more."""
+        self._send("DELETE", f"/v1/notifications/{receiver}")
+
+    def test_receiver(self, receiver: str) -> SentShape:
+        """Send a test message; the answer says what came of it."""
+        return self._post(f"/v1/notifications/{receiver}/test", "", SentShape)
 
     # -- the box -------------------------------------------------------------------------------------------------------
 

@@ -100,7 +100,7 @@ async def test_routes_refuse_odd_json_in_the_documented_shape(stand: Stand, body
     """Every method and path that takes a body."""
     admin = stand.client(**JSON)
     paths = {"tenant": "harbour", "application": "digits", "model": "digits", "upload": "none", "key": "none"}
-    paths |= {"variant": "fp32", "session": "none", "pipeline": "none"}
+    paths |= {"variant": "fp32", "session": "none", "pipeline": "none", "receiver": "none"}
     for router in ROUTERS:
         for route in router.routes:
             assert isinstance(route, APIRoute)

@@ -51,3 +51,28 @@ def test_sign_in_link_signs_a_browser_in_once(tab: Tab, box: Box) -> None:
     with tab(path, key=None) as page:
         page.get_by_text("ask for another one").wait_for()
         page.get_by_label("Key", exact=True).wait_for()
+
+
+def test_tenant_page_adds_tests_and_removes_a_receiver_of_notifications(tab: Tab, box: Box) -> None:
+    """What came of the test is said; address and token are not shown again. The page of the box has its own."""
+    with tab("/tenants/harbour", key=box.tenant_key) as page:
+        card = page.locator("section", has=page.get_by_role("heading", name="Notifications"))
+        card.get_by_label("Who reads it").fill("harbour phone")
+        card.get_by_label("Address of the topic").fill("http://127.0.0.1:9/topic-secret")
+        card.get_by_label("Token").fill("token-secret")
+        card.get_by_role("button", name="Add the receiver").click()
+        row = card.get_by_role("row").filter(has_text="harbour phone")
+        row.get_by_text("none yet").wait_for()
+        row.get_by_role("button", name="Send a test").click()
+        card.get_by_text("harbour phone: its address is private").wait_for()
+        row.get_by_text("trying again").wait_for()
+        assert "secret" not in page.content()
+        assert card.get_by_label("Address of the topic").input_value() == ""
+        row.get_by_role("button", name="Remove").click()
+        page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+        row.wait_for(state="detached")
+    with tab("/box") as page:
+        card = page.locator("section", has=page.get_by_role("heading", name="Notifications"))
+        card.get_by_text("of the box or of any tenant").wait_for()
+        card.get_by_label("Kind").select_option("gotify")
+        card.get_by_label("Address of the server").wait_for()

@@ -18,6 +18,7 @@ from appliance.domain.health.facts import (
     MemoryFacts,
     PipelineFacts,
     ProcessorFacts,
+    ReceiverFacts,
     SessionFacts,
     VariantFacts,
 )
@@ -52,6 +53,7 @@ SIGNS = Subject(SubjectKind.PIPELINE, "signs", "harbour")
 GLASSES = Subject(SubjectKind.SESSION, "5f0c", "harbour")
 DIGITS = Subject(SubjectKind.MODEL, "digits", "harbour")
 KEY = Subject(SubjectKind.KEY, "k1", "harbour")
+PHONE = Subject(SubjectKind.RECEIVER, "7c2e", "harbour")
 BROKEN = Share(100, 90)
 QUARANTINED = VariantFacts(model=DIGITS, variant="fp32", reason="ended three times")
 
@@ -177,6 +179,12 @@ CASES: list[tuple[Trouble, Severity, Subject, dict[str, Any]]] = [
         Severity.WARN,
         THE_BOX._replace(name="nightly backup"),
         {"failed_chores": {"nightly backup": "no room"}},
+    ),
+    (
+        Trouble.RECEIVER_FAILING,
+        Severity.WARN,
+        PHONE,
+        {"failing_receivers": (ReceiverFacts(subject=PHONE, title="phone", reason="it refused the message"),)},
     ),
     (
         Trouble.CHECK_FAILED,

@@ -1,4 +1,6 @@
-"""Looks at the running box: gathers the facts that its health is judged by, and tells events of what has changed."""
+"""Looks at the running box: gathers the facts that its health is judged by, and tells events and receivers of
+notifications what has changed.
+"""
 
 import asyncio
 import datetime
@@ -24,6 +26,7 @@ from appliance.domain.health.facts import (
     MemoryFacts,
     PipelineFacts,
     ProcessorFacts,
+    ReceiverFacts,
     SessionFacts,
     VariantFacts,
 )
@@ -71,6 +74,7 @@ async def look(box: RunningBox) -> tuple[Check, ...]:
             text=one.text,
             detail=one.detail,
         )
+    box.notifications.see(one for check in checks for one in check.conditions)
     return checks
 
 
@@ -161,6 +165,12 @@ class _Look:
             backup_at=backup_at,
             is_backup_due=is_backup_due,
             failed_chores={name: last.error for name, last in chores.items() if last.error},
+            failing_receivers=tuple(
+                ReceiverFacts(
+                    subject=Subject(SubjectKind.RECEIVER, one.id, one.tenant), title=one.name, reason=last.detail
+                )
+                for one, last in box.notifications.failing()
+            ),
             unseen=unseen,
         )
 

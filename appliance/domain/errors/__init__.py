@@ -3,16 +3,16 @@
 ApplianceError
 ├── NotFound: UnknownTenant, UnknownModel, UnknownApplication, UnknownVariant, UnknownJob, UnknownUpload, UnknownKey,
 │   UnknownRequest, UnknownSession, UnknownSimulation, UnknownDecision, UnknownBackup, UnknownRegion, SharedMemoryOff,
-│   UnknownPipeline, UnknownClient
+│   UnknownPipeline, UnknownClient, UnknownReceiver
 ├── Conflict: AlreadyExists, InUse, BoxNotEmpty, Overcommitted, IllegalState, OffsetMismatch, ModelUnavailable,
 │   PromiseNotPossible, FrameMismatch, NothingToSimulate, ApplicationInUse, PipelineNotPossible
 ├── BadInput: BadName, BadTensor, BadRegion, BadMedia, BadMetadata, BadQuota, BadModel, BadArchive, BadSeries,
-│   BadPeriod, BadEdit, BadEncoding, SloNotKept, BadPipeline (PipelineCycle, UnknownStage, StageMismatch, TooManyStages,
-│   SloTooSmall)
+│   BadPeriod, BadEdit, BadEncoding, BadReceiver, SloNotKept, BadPipeline (PipelineCycle, UnknownStage, StageMismatch,
+│   TooManyStages, SloTooSmall)
 ├── TooLarge
 ├── NotAllowed: MissingKey, WrongKey, Forbidden, NotOnBox, ForeignOrigin, TlsRequired
 ├── LimitReached: QuotaExceeded, QueueFull, Overloaded, TooManyDeferred, TooManyFailedKeys, TooManyConnections,
-│   CreditExceeded, TooManySessions, TooManySimulations
+│   CreditExceeded, TooManySessions, TooManySimulations, TooManyTests
 ├── Unavailable: Busy, ResultNotKept, OutOfMemory (CeilingReached, NoRoomToRun), LoadFailed (ContentDamaged),
 │   ProcessorLost, VariantQuarantined, OutOfFiles, ProcessorEmulated, NotConfined, ShuttingDown,
 │   StorageFull, StorageBusy, StorageFailed
@@ -55,6 +55,7 @@ from appliance.domain.errors.inputs import (
     BadName,
     BadPeriod,
     BadQuota,
+    BadReceiver,
     BadRegion,
     BadSeries,
     BadTensor,
@@ -70,6 +71,7 @@ from appliance.domain.errors.limits import (
     TooManyDeferred,
     TooManyFailedKeys,
     TooManySimulations,
+    TooManyTests,
 )
 from appliance.domain.errors.memory import Blocker, CeilingReached, NoRoomToRun, OutOfMemory, processes_beside
 from appliance.domain.errors.missing import (
@@ -81,6 +83,7 @@ from appliance.domain.errors.missing import (
     UnknownJob,
     UnknownKey,
     UnknownModel,
+    UnknownReceiver,
     UnknownRegion,
     UnknownRequest,
     UnknownSession,

@@ -43,6 +43,10 @@ class BadMetadata(BadInput, title="The metadata does not fit"):
     """The metadata of an upload contradicts itself or the model."""
 
 
+class BadReceiver(BadInput, title="Nothing can be sent to the receiver"):
+    """No notification can be sent to it."""
+
+
 class BadQuota(BadInput, title="The quota contradicts itself"):
     """The parts of a quota contradict one another."""
 

@@ -110,6 +110,11 @@ class TooManySimulations(LimitReached, title="Too many simulations"):
         return f"{self.simulations_max} simulations wait or run already; delete one, or wait until it has ended"
 
 
+class TooManyTests(LimitReached, title="Too many test messages"):
+    def message(self) -> str:
+        return f"a message to this receiver is under way, or was sent just now; {self._again()}"
+
+
 class TooManyFailedKeys(LimitReached, title="Too many wrong keys"):
     def message(self) -> str:
         return "too many wrong keys from this address"

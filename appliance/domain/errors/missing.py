@@ -48,6 +48,9 @@ class UnknownBackup(NotFound, what="backup"): ...
 class UnknownKey(NotFound, what="key"): ...
 
 
+class UnknownReceiver(NotFound, what="receiver of notifications", title="No such receiver"): ...
+
+
 class UnknownSession(NotFound, what="session"):
     """Never begun by the caller, or ended for a minute."""
 

@@ -40,6 +40,7 @@ class SubjectKind(StrEnum):
     SESSION = "session"
     MODEL = "model"
     KEY = "key"
+    RECEIVER = "receiver"
 
 
 class Subject(NamedTuple):
@@ -47,7 +48,7 @@ class Subject(NamedTuple):
 
     kind: SubjectKind
     name: str = ""
-    """Name of the thing within its tenant; id of a session or a key; empty for the box."""
+    """Name of the thing within its tenant; id of a session, a key or a receiver; empty for the box."""
     tenant: str | None = None
     """Tenant of the thing; None: it belongs to the box."""
 
@@ -98,6 +99,7 @@ class Trouble(StrEnum):
     CERTIFICATE_ENDS_SOON = "certificate-ends-soon"
     BACKUP_OLD = "backup-old"
     CHORE_FAILED = "chore-failed"
+    RECEIVER_FAILING = "receiver-failing"
     CHECK_FAILED = "check-failed"
 
 
@@ -348,6 +350,11 @@ RULES: Mapping[Trouble, Rule] = {
         Severity.WARN,
         "A chore of the box has failed.",
         "See Housekeeping on the page Box; each is tried again at its next time.",
+    ),
+    Trouble.RECEIVER_FAILING: Rule(
+        Severity.WARN,
+        "Notifications to {} do not arrive.",
+        "Send it a test message where receivers are listed, mend what the answer names, or remove it.",
     ),
     Trouble.CHECK_FAILED: Rule(
         Severity.BAD,

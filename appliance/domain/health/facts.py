@@ -122,6 +122,15 @@ class KeyFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiverFacts:
+    """A receiver to which notifications do not arrive."""
+
+    subject: Subject
+    title: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateFacts:
     """The certificate of the box."""
 
@@ -168,5 +177,6 @@ class BoxFacts:
     backup_at: datetime.datetime | None = None
     is_backup_due: bool = False
     failed_chores: Mapping[str, str] = field(default_factory=dict)
+    failing_receivers: tuple[ReceiverFacts, ...] = ()
     unseen: Mapping[str, str] = field(default_factory=dict)
     """Check → why the box could not look."""

@@ -64,6 +64,7 @@ def judged(facts: BoxFacts, standing: Mapping[Key, Condition]) -> tuple[Check, .
         *look.certificate(),
         Check("backup", tuple(look.backup()), look.backup_well()),
         Check("housekeeping", tuple(look.chores()), "no chore has failed"),
+        Check("notifications", tuple(look.receivers()), "messages to receivers arrive", True),
     )
     return tuple(look.with_unseen(check) for check in checks)
 
@@ -334,6 +335,10 @@ class _Look:
     def chores(self) -> Iterator[Condition]:
         for name, error in self.facts.failed_chores.items():
             yield self.found(Trouble.CHORE_FAILED, THE_BOX._replace(name=name), f"{name}: {error}")
+
+    def receivers(self) -> Iterator[Condition]:
+        for one in self.facts.failing_receivers:
+            yield self.found(Trouble.RECEIVER_FAILING, one.subject, one.reason, title=one.title)
 
 
 def _by_model(variants: Sequence[VariantFacts]) -> dict[Subject, list[VariantFacts]]:

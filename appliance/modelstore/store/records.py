@@ -15,13 +15,14 @@ from appliance.domain.access import KeyRecord
 from appliance.domain.catalogue import Application, Model, Tenant
 from appliance.domain.errors import QuotaExceeded
 from appliance.domain.jobs import JobRecord
+from appliance.domain.notifications.receivers import Receiver
 from appliance.domain.pipeline import Pipeline
 from appliance.modelstore.store.audit_entry import current_entry
 from appliance.modelstore.store.audit_rows import add_rows
 from appliance.modelstore.store.database import Database
 
 T = TypeVar("T")
-ChangeValue = Tenant | Model | Application | Pipeline | KeyRecord | JobRecord | None
+ChangeValue = Tenant | Model | Application | Pipeline | KeyRecord | JobRecord | Receiver | None
 PAGE = 100
 ALL_TENANTS = 10
 """What one tenant may have so many of, all together may have ten times as many of."""
@@ -46,7 +47,7 @@ class Change:
     """Something was committed. `value` is the new state, None when it is gone."""
 
     kind: str
-    """tenant, key, model, application, pipeline or job."""
+    """tenant, key, receiver, model, application, pipeline or job."""
     id: str
     value: ChangeValue
 

@@ -25,6 +25,7 @@ from appliance.modelstore.store.jobs import UNFINISHED, Jobs
 from appliance.modelstore.store.keys import Keys
 from appliance.modelstore.store.models import Models, load_models, mark_damaged, remove_model
 from appliance.modelstore.store.pipelines import PER_TENANT_MAX, StoredPipelines
+from appliance.modelstore.store.receivers import Receivers
 from appliance.modelstore.store.records import Change, ChangeFeed, Records
 from appliance.modelstore.store.residents import Residents
 from appliance.modelstore.store.seen import Seen
@@ -75,6 +76,7 @@ class Store:
         contents = Contents(self._records, folder.blobs, on_removed)
         self.tenants = Tenants(self._records)
         self.keys = Keys(self._records, keys_per_tenant_max)
+        self.receivers = Receivers(self._records)
         self.applications = Applications(self._records)
         self.pipelines = StoredPipelines(self._records, PER_TENANT_MAX)
         self.models = Models(self._records, contents)

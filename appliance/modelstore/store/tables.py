@@ -30,6 +30,7 @@ from appliance.domain.catalogue import (
     WallViewers,
 )
 from appliance.domain.jobs import ImportRequest, JobRecord
+from appliance.domain.notifications.receivers import Receiver
 from appliance.domain.padding import Padding
 from appliance.domain.parts import Cut
 from appliance.domain.pipeline import CostBy, Pipeline, Stage
@@ -102,6 +103,15 @@ class KeyUseRow(Row, table=True):
     __tablename__ = "key_use"
     key_id: str = Field(foreign_key="access_key.id", ondelete="CASCADE", primary_key=True)
     used_at: datetime.datetime = Field(sa_column=Column(Moment, nullable=False))
+
+
+class ReceiverRow(Row, table=True):
+    """Who is told of conditions. Address and token are what another one asks for, so they are stored as they are."""
+
+    __tablename__ = "receiver"
+    id: str = Field(primary_key=True)
+    tenant: str | None = Field(default=None, foreign_key="tenant.name", ondelete="CASCADE", index=True)
+    receiver: Receiver = Field(sa_column=Column(Document(Receiver), nullable=False))
 
 
 class ModelRow(Row, table=True):

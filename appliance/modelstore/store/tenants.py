@@ -7,7 +7,7 @@ from appliance.domain.errors import AlreadyExists, InUse, Overcommitted, Unknown
 from appliance.domain.names import checked_name
 from appliance.modelstore.store.pipeline_uses import refuse_if_used
 from appliance.modelstore.store.records import PAGE, Change, Changes, Records
-from appliance.modelstore.store.tables import ApplicationRow, KeyRow, ModelRow, PipelineRow, TenantRow
+from appliance.modelstore.store.tables import ApplicationRow, KeyRow, ModelRow, PipelineRow, ReceiverRow, TenantRow
 
 
 def tenant_row(session: Session, name: str) -> TenantRow:
@@ -71,7 +71,7 @@ class Tenants:
         return await self._records.write(work)
 
     async def delete(self, name: str) -> None:
-        """Remove a tenant with its keys, pipelines, applications and job history.
+        """Remove a tenant with its keys, receivers, pipelines, applications and job history.
 
         Raises: UnknownTenant; InUse while it has models, and always for the default tenant; ApplicationInUse while a
         pipeline of another tenant asks one of its applications.
@@ -85,10 +85,12 @@ class Tenants:
             applications = session.exec(select(ApplicationRow).where(ApplicationRow.tenant == name)).all()
             for application in applications:
                 refuse_if_used(session, application, by_others_only=True)
+            receivers = session.exec(select(ReceiverRow.id).where(ReceiverRow.tenant == name)).all()
             pipelines = session.exec(select(PipelineRow.id).where(PipelineRow.tenant == name)).all()
             session.delete(row)
             gone = [
                 *(Change("key", id, None) for id in keys),
+                *(Change("receiver", id, None) for id in receivers),
                 *(Change("pipeline", id, None) for id in pipelines),
                 *(Change("application", one.id, None) for one in applications),
             ]

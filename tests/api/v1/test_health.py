@@ -30,7 +30,7 @@ async def test_health_of_a_good_box_shows_all_checks_to_an_admin(stand: Stand) -
     assert {"imports", "quarantine", "keys"} <= set(seen)
     assert "67 MB must stay free" in seen["disk"]["detail"]
     assert all(bool(check["action"]) == (check["status"] != "good") for check in seen.values())
-    own = {"service", "promises", "imports of models", "quarantine", "files of models", "keys"}
+    own = {"service", "promises", "imports of models", "quarantine", "files of models", "keys", "notifications"}
     assert set(await checks(stand, "harbour")) == own
     assert (await stand.client("device").get("/v1/health")).status_code == 403
     assert (await stand.client(None).get("/authority.crt")).status_code == 404

@@ -634,6 +634,8 @@ export interface components {
         };
         /** @enum {string} */
         OnError: "skip" | "fail";
+        /** @enum {string} */
+        Outcome: "delivered" | "refused" | "redirected" | "not-permitted" | "unreachable" | "not-trusted" | "timed-out";
         PaddedAxisShape: {
             axis: number;
             input: string;
@@ -676,6 +678,10 @@ export interface components {
         };
         Page_PipelineRowShape_: {
             items: components["schemas"]["PipelineRowShape"][];
+            next_cursor?: string | null;
+        };
+        Page_ReceiverShape_: {
+            items: components["schemas"]["ReceiverShape"][];
             next_cursor?: string | null;
         };
         Page_SessionShape_: {
@@ -1006,6 +1012,41 @@ export interface components {
             reason: string;
         };
         /** @enum {string} */
+        ReceiverKind: "webhook" | "ntfy" | "gotify";
+        ReceiverOrder: {
+            kind: components["schemas"]["ReceiverKind"];
+            name: string;
+            /** @default false */
+            of_box: boolean;
+            /**
+             * @default warn
+             * @enum {string}
+             */
+            severity_min: "warn" | "bad";
+            /** @default  */
+            token: string;
+            url: string;
+        };
+        ReceiverShape: {
+            /** Format: date-time */
+            created_at: string;
+            /** @default 0 */
+            failures: number;
+            has_token: boolean;
+            id: string;
+            kind: components["schemas"]["ReceiverKind"];
+            last?: components["schemas"]["SentShape"] | null;
+            name: string;
+            origin: string;
+            /** @enum {string} */
+            severity_min: "warn" | "bad";
+            /** @default new */
+            state: components["schemas"]["ReceiverState"];
+            tenant: string | null;
+        };
+        /** @enum {string} */
+        ReceiverState: "new" | "well" | "retrying" | "failing" | "given-up";
+        /** @enum {string} */
         Reference: "fresh" | "dedicated";
         RequestShape: {
             id: string;
@@ -1067,6 +1108,13 @@ export interface components {
             interval_s: number;
             readings: components["schemas"]["ReadingShape"][];
             throttled: components["schemas"]["ThrottledShape"][];
+        };
+        SentShape: {
+            /** Format: date-time */
+            at: string;
+            detail: string;
+            outcome: components["schemas"]["Outcome"];
+            status: number | null;
         };
         SeriesShape: {
             least: (number | null)[];
@@ -1322,7 +1370,7 @@ export interface components {
             variant: string;
         };
         /** @enum {string} */
-        SubjectKind: "box" | "processor" | "application" | "pipeline" | "session" | "model" | "key";
+        SubjectKind: "box" | "processor" | "application" | "pipeline" | "session" | "model" | "key" | "receiver";
         SubjectShape: {
             kind: components["schemas"]["SubjectKind"];
             name: string;
@@ -1452,7 +1500,7 @@ export interface components {
             watched: number;
         };
         /** @enum {string} */
-        Trouble: "service-stopping" | "run-stuck" | "event-loop-late" | "database-failed" | "processor-lost" | "no-processor" | "processor-throttled" | "box-hot" | "machine-memory-low" | "memory-over-budget" | "memory-no-room" | "residency-thrashes" | "disk-full" | "disk-low" | "disk-fills" | "clock-wrong" | "application-late" | "application-fails" | "application-never-fits" | "slo-out-of-reach" | "session-broken" | "session-waits" | "pipeline-late" | "pipeline-without-plan" | "pipeline-degraded" | "import-failed" | "variant-quarantined" | "model-damaged" | "key-expired" | "key-expires-soon" | "not-confined" | "certificate-unreadable" | "certificate-ends-soon" | "backup-old" | "chore-failed" | "check-failed";
+        Trouble: "service-stopping" | "run-stuck" | "event-loop-late" | "database-failed" | "processor-lost" | "no-processor" | "processor-throttled" | "box-hot" | "machine-memory-low" | "memory-over-budget" | "memory-no-room" | "residency-thrashes" | "disk-full" | "disk-low" | "disk-fills" | "clock-wrong" | "application-late" | "application-fails" | "application-never-fits" | "slo-out-of-reach" | "session-broken" | "session-waits" | "pipeline-late" | "pipeline-without-plan" | "pipeline-degraded" | "import-failed" | "variant-quarantined" | "model-damaged" | "key-expired" | "key-expires-soon" | "not-confined" | "certificate-unreadable" | "certificate-ends-soon" | "backup-old" | "chore-failed" | "receiver-failing" | "check-failed";
         /** @enum {string} */
         Unverified: "never" | "allow";
         UnverifiedWarning: {

@@ -1,0 +1,179 @@
+"""Sending: one request to a receiver, to an address that was checked, within bounds of time and bytes.
+
+The name of a receiver is looked up once a message, and the connection goes to an address of that answer which is
+permitted: between the check and the connection no other answer counts. Redirects are not followed, proxies of the
+environment not used, and of the answer nothing but the status is read.
+"""
+
+import asyncio
+import socket
+import ssl
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from ipaddress import ip_network
+from typing import TYPE_CHECKING, Protocol
+
+from appliance import __version__
+from appliance.clock import Clock
+from appliance.domain.notifications.messages import Post
+from appliance.domain.notifications.networks import is_permitted
+from appliance.domain.notifications.receivers import Destination, Outcome, Sent
+
+if TYPE_CHECKING:
+    import httpx
+
+SEND_S_MAX = 10.0
+"""A message takes no longer, all in all."""
+CONNECT_S_MAX = 4.0
+ADDRESSES_MAX = 4
+LOOKUPS_MAX = 8
+"""Names of one tenant that are looked up at once: a lookup may hang for longer than a message."""
+
+
+class Names(Protocol):
+    """Where a name leads to."""
+
+    def look_up(self, host: str, port: int, found: Callable[[Sequence[str] | OSError], None]) -> None:
+        """Call `found` with the addresses of a name, or why there are none, on any thread; never blocks."""
+        ...
+
+
+class SystemNames:
+    """Asks the system, each time in a thread that nobody waits for: an answer may take half a minute."""
+
+    def look_up(self, host: str, port: int, found: Callable[[Sequence[str] | OSError], None]) -> None:
+        def look() -> None:
+            try:
+                answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+                found(list(dict.fromkeys(str(answer[4][0]) for answer in answers)))
+            except (OSError, UnicodeError) as error:
+                found(OSError(str(error)))
+
+        threading.Thread(target=look, name="look up a receiver", daemon=True).start()
+
+
+class _NotPermitted(Exception):
+    """The name leads to private addresses only."""
+
+
+class Sender:
+    """Sends messages. Event-loop thread only."""
+
+    def __init__(
+        self, clock: Clock, private: Iterable[str] = (), names: Names | None = None, send_s_max: float = SEND_S_MAX
+    ) -> None:
+        """`private`: networks that are permitted beside the public internet."""
+        self._clock, self._names, self._send_s_max = clock, names or SystemNames(), send_s_max
+        self._private = [ip_network(one) for one in private]
+        self._context: ssl.SSLContext | None = None
+        self._lookups: Counter[str | None] = Counter()
+
+    async def send(self, post: Post, tenant: str | None) -> Sent:
+        """Send a message for a tenant; raises nothing."""
+        try:
+            async with asyncio.timeout(self._send_s_max):
+                status = await self._status(post, tenant)
+        except _NotPermitted:
+            detail = "its address is private; the operator can permit its network (notifications.private_addresses)"
+            return self._sent(Outcome.NOT_PERMITTED, detail)
+        except TimeoutError:
+            return self._sent(Outcome.TIMED_OUT, f"it did not answer within {self._send_s_max:g} s")
+        except ssl.SSLCertVerificationError as error:
+            return self._sent(Outcome.NOT_TRUSTED, f"its certificate cannot be verified: {error.verify_message}")
+        except OSError as error:
+            return self._sent(Outcome.UNREACHABLE, f"it cannot be reached: {error}")
+        if 200 <= status < 300:
+            return self._sent(Outcome.DELIVERED, f"it took the message (HTTP {status})", status)
+        if 300 <= status < 400:
+            return self._sent(Outcome.REDIRECTED, f"it names another address, which is not followed ({status})", status)
+        return self._sent(Outcome.REFUSED, f"it refused the message (HTTP {status})", status)
+
+    def _sent(self, outcome: Outcome, detail: str, status: int | None = None) -> Sent:
+        return Sent(outcome, self._clock.wall_now(), detail, status)
+
+    async def _status(self, post: Post, tenant: str | None) -> int:
+        """Return the status of the answer. Raises: _NotPermitted, TimeoutError, OSError."""
+        found = await self._addresses(post.destination, tenant)
+        permitted = [one for one in found if is_permitted(one, self._private)][:ADDRESSES_MAX]
+        if not permitted:
+            raise _NotPermitted
+        for address in permitted[:-1]:
+            with suppress(ConnectionError):
+                return await self._posted(post, address)
+        return await self._posted(post, permitted[-1])
+
+    async def _addresses(self, destination: Destination, tenant: str | None) -> Sequence[str]:
+        """Return where a name leads to. Raises: OSError."""
+        if self._lookups[tenant] >= LOOKUPS_MAX:
+            raise OSError("names of other receivers are still looked up")
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Sequence[str] | OSError] = loop.create_future()
+
+        def ended(found: Sequence[str] | OSError) -> None:
+            self._lookups[tenant] -= 1
+            if not answer.done():
+                answer.set_result(found)
+
+        def found(result: Sequence[str] | OSError) -> None:
+            with suppress(RuntimeError):  # the box has stopped meanwhile
+                loop.call_soon_threadsafe(ended, result)
+
+        self._lookups[tenant] += 1
+        self._names.look_up(destination.host, destination.port, found)
+        result = await answer
+        if isinstance(result, OSError):
+            raise result
+        return result
+
+    async def _posted(self, post: Post, address: str) -> int:
+        """Send the request to the address. Raises: ConnectionError where nobody answers there, OSError."""
+        if self._context is None:
+            self._context = await asyncio.to_thread(_prepared)
+        import httpx
+
+        is_tls, host, port, path = post.destination
+        scheme = "https" if is_tls else "http"
+        url = httpx.URL(scheme=scheme, host=address, port=port, raw_path=path.encode())
+        headers = {
+            "Host": post.destination.origin.removeprefix(f"{scheme}://"),
+            "User-Agent": f"edge-appliance/{__version__}",
+            "Connection": "close",
+            "Accept-Encoding": "identity",
+            **post.headers,
+        }
+        timeout = httpx.Timeout(None, connect=CONNECT_S_MAX)
+        client = httpx.AsyncClient(verify=self._context, trust_env=False, timeout=timeout)
+        try:
+            async with (
+                client,
+                client.stream(
+                    "POST", url, headers=headers, content=post.body, extensions={"sni_hostname": host}
+                ) as answer,
+            ):
+                return answer.status_code
+        except httpx.HTTPError as error:
+            raise _cause(error) from error
+
+
+def _prepared() -> ssl.SSLContext:
+    """Return who is trusted, and import the client; takes a tenth of a second."""
+    import httpx
+
+    assert httpx
+    return ssl.create_default_context()
+
+
+def _cause(error: "httpx.HTTPError") -> OSError:
+    """Return what is behind an error of the client."""
+    import httpx
+
+    below: BaseException | None = error
+    while below is not None:
+        if isinstance(below, ssl.SSLError):
+            return below
+        below = below.__cause__ or below.__context__
+    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+        return ConnectionError("nobody answers there")
+    return OSError("it does not answer in HTTP")

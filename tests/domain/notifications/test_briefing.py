@@ -1,0 +1,137 @@
+"""What a receiver is told of conditions that come, go and change."""
+
+import datetime
+import itertools
+from dataclasses import replace
+
+from appliance.domain.health.conditions import Condition, Severity, Subject, SubjectKind, Trouble
+from appliance.domain.notifications.briefing import PASSED_MAX, QUIET_S, QUIET_S_MAX, Briefing, Change, concerning
+from appliance.domain.notifications.receivers import Receiver, ReceiverKind
+
+NOW = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
+LOOK_S = 10
+
+
+def receiver(severity_min: Severity = Severity.WARN) -> Receiver:
+    return Receiver("7c2e", "harbour", "phone", ReceiverKind.WEBHOOK, "https://example.org/", "", severity_min, NOW)
+
+
+def late(name: str, severity: Severity = Severity.WARN) -> Condition:
+    subject = Subject(SubjectKind.APPLICATION, name, "harbour")
+    return Condition(Trouble.APPLICATION_LATE, subject, severity, f"{name} is late.", "12 of 80", "Wait.", NOW)
+
+
+GATE, DOOR = late("gate"), late("door", Severity.BAD)
+
+
+def told(briefing: Briefing, now_s: float) -> list[tuple[Change, str, int]]:
+    """Return what is told now, by change, name and times; the receiver knows it from then on."""
+    news = briefing.due(now_s)
+    briefing.told(news, now_s)
+    return [(one.change, one.condition.subject.name, one.times) for one in news]
+
+
+def test_condition_is_told_once_when_it_begins_and_once_when_it_ends() -> None:
+    briefing = Briefing(receiver())
+    briefing.see([GATE])
+    assert told(briefing, 0) == [(Change.BEGAN, "gate", 1)]
+    briefing.see([GATE])
+    assert told(briefing, 1000) == []
+    briefing.see([])
+    assert told(briefing, 2000) == [(Change.ENDED, "gate", 0)]
+    assert told(briefing, 3000) == []
+
+
+def test_several_changes_are_told_together_the_worst_first_and_endings_last() -> None:
+    briefing = Briefing(receiver())
+    briefing.see([late("pier")])
+    told(briefing, 0)
+    briefing.see([GATE, DOOR])
+    assert told(briefing, QUIET_S) == [(Change.BEGAN, "door", 1), (Change.BEGAN, "gate", 1), (Change.ENDED, "pier", 0)]
+
+
+def test_condition_that_becomes_worse_is_told_again_and_one_that_eases_is_not() -> None:
+    briefing = Briefing(receiver())
+    briefing.see([GATE])
+    told(briefing, 0)
+    briefing.see([replace(GATE, severity=Severity.BAD)])
+    assert told(briefing, QUIET_S) == [(Change.WORSE, "gate", 0)]
+    briefing.see([GATE])
+    assert told(briefing, 10 * QUIET_S) == []
+
+
+def test_receiver_of_what_is_bad_hears_of_the_end_and_not_of_the_easing() -> None:
+    briefing = Briefing(receiver(Severity.BAD))
+    briefing.see([GATE, DOOR])
+    assert told(briefing, 0) == [(Change.BEGAN, "door", 1)]
+    briefing.see([GATE, replace(DOOR, severity=Severity.WARN)])
+    assert told(briefing, QUIET_S) == []
+    briefing.see([GATE])
+    assert told(briefing, 2 * QUIET_S) == [(Change.ENDED, "door", 0)]
+
+
+def test_condition_that_came_and_went_untold_is_told_as_passed_with_how_often() -> None:
+    briefing = Briefing(receiver())
+    for _ in range(3):
+        briefing.see([GATE])
+        briefing.see([])
+    assert told(briefing, 0) == [(Change.PASSED, "gate", 3)]
+    assert told(briefing, 1000) == []
+
+
+def test_flapping_condition_is_told_at_intervals_that_double_and_holds_up_no_other() -> None:
+    """An hour of a condition that changes with each look makes no more than seven messages."""
+    briefing, times = Briefing(receiver()), []
+    for now_s in range(0, 3600, LOOK_S):
+        briefing.see([GATE] if now_s % (2 * LOOK_S) == 0 else [])
+        if told(briefing, now_s):
+            times.append(now_s)
+    gaps = [after - before for before, after in itertools.pairwise(times)]
+    assert len(times) <= 7
+    assert all(after > before for before, after in itertools.pairwise(gaps))
+    briefing.see([DOOR])
+    assert (Change.BEGAN, "door", 1) in told(briefing, 3600)
+
+
+def test_quiet_after_a_flapping_condition_is_bounded_and_ends_once_it_has_calmed_down() -> None:
+    briefing, now_s = Briefing(receiver()), 0
+    for turn in range(14):
+        briefing.see([GATE] if turn % 2 == 0 else [])
+        now_s += QUIET_S_MAX
+        assert len(told(briefing, now_s)) == 1
+    now_s += 10 * QUIET_S_MAX
+    briefing.see([GATE, DOOR])
+    assert len(told(briefing, now_s)) == 2
+    briefing.see([DOOR])
+    assert told(briefing, now_s + QUIET_S) == [(Change.ENDED, "gate", 0)]
+
+
+def test_receiver_is_told_nothing_of_itself() -> None:
+    """A message that says that messages do not arrive."""
+    itself = replace(GATE, subject=Subject(SubjectKind.RECEIVER, "7c2e", "harbour"))
+    briefing = Briefing(receiver())
+    briefing.see([itself])
+    assert told(briefing, 0) == []
+
+
+def test_what_has_passed_while_a_receiver_was_away_is_bounded() -> None:
+    briefing = Briefing(receiver())
+    for number in range(PASSED_MAX + 50):
+        briefing.see([late(f"gate-{number}")])
+    briefing.see([])
+    passed = told(briefing, 0)
+    assert len(passed) == PASSED_MAX
+    assert (Change.PASSED, f"gate-{PASSED_MAX + 49}", 1) in passed
+
+
+def test_tenant_is_concerned_by_its_own_and_by_what_all_are_told() -> None:
+    other = replace(GATE, subject=GATE.subject._replace(tenant="museum"))
+    full = Condition(
+        Trouble.DISK_FULL, Subject(SubjectKind.BOX), Severity.BAD, "The disk is full.", "1 MB", "Act.", NOW
+    )
+    own = replace(full, trouble=Trouble.BACKUP_OLD)
+    everything = [GATE, other, full, own]
+    assert list(concerning(None, everything)) == everything
+    seen = list(concerning("harbour", everything))
+    assert [one.trouble for one in seen] == [Trouble.APPLICATION_LATE, Trouble.DISK_FULL]
+    assert [one.detail for one in seen] == ["12 of 80", ""]
