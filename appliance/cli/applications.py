@@ -65,13 +65,18 @@ def show_application(box: Connection, name: str) -> None:
 
     [dim]$[/dim] appliance applications show door --tenant harbour
     """
+    from appliance.cli.promise_text import promise_lines
+
     with box.client() as client:
         application = client.application(name)
+        promises = client.promises(application=name)
     if box.as_json:
-        screen.show_json(application)
+        screen.show_json({**application.model_dump(mode="json"), "promises": promises})
         return
     print(f"{application.tenant}/{application.name}   {application.model}   {application.task or ''}")
     print(f"  SLO           {_slo(application)}")
+    for line in promise_lines(promises):
+        print(line)
     print(f"  at least      {application.accuracy_min:g} ({application.accuracy_meaning})")
     print(f"  weight        {application.weight:g}")
     if application.late is Late.RUN:

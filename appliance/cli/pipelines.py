@@ -52,12 +52,15 @@ def show_pipeline(box: Connection, name: str) -> None:
 
     [dim]$[/dim] appliance pipelines show signs --tenant harbour
     """
+    from appliance.cli.promise_text import promise_lines
+
     with box.client() as client:
         pipeline = client.pipeline(name)
+        promises = client.promises(pipeline=name)
     if box.as_json:
-        screen.show_json(pipeline)
+        screen.show_json({**pipeline.model_dump(mode="json"), "promises": promises})
         return
-    for line in status_lines(pipeline):
+    for line in (*status_lines(pipeline), *promise_lines(promises)):
         print(line)
 
 
