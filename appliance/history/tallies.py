@@ -15,6 +15,7 @@ from itertools import zip_longest
 from typing import NamedTuple, Protocol
 
 from appliance.history.pieces import DAY_S, MINUTE_S, STEP_S
+from appliance.runtime.serving.portions import Portions
 
 Tally = dict[str, Sequence[int]]
 """Name → counts, for example `requests:harbour/door` → kept, late, refused and failed."""
@@ -151,14 +152,19 @@ def tenant_of_tally(name: str) -> str:
     return name.partition(":")[2].partition("/")[0]
 
 
-def add(into: Tally, more: Mapping[str, Sequence[int]], names_max: int | None = None) -> None:
-    """Add counts to those that there are; names beyond so many are left out."""
+def add(into: Tally, more: Mapping[str, Sequence[int]]) -> None:
+    """Add counts to those that there are."""
     for name, counts in more.items():
         known = into.get(name)
-        if known is not None:
-            into[name] = [a + b for a, b in zip_longest(known, counts, fillvalue=0)]
-        elif names_max is None or len(into) < names_max:
-            into[name] = counts
+        into[name] = counts if known is None else [a + b for a, b in zip_longest(known, counts, fillvalue=0)]
+
+
+def _add_bounded(into: Tally, more: Mapping[str, Sequence[int]], names_max: int) -> None:
+    """Add counts to those that there are. New names are left out beyond so many, of which no tenant has all."""
+    room = Portions(names_max)
+    for name in into:
+        room.add(tenant_of_tally(name))
+    add(into, {name: counts for name, counts in more.items() if name in into or room.take(tenant_of_tally(name))})
 
 
 def write_tallies(database: sqlite3.Connection, slots: Mapping[int, Tally], names_max: int) -> None:
@@ -172,7 +178,7 @@ def write_tallies(database: sqlite3.Connection, slots: Mapping[int, Tally], name
         for start, tally in changed.items():
             row = database.execute("SELECT body FROM tally WHERE width = ? AND start = ?", (width_s, start)).fetchone()
             known = {} if row is None else _unpacked(row[0])
-            add(known, tally, names_max)
+            _add_bounded(known, tally, names_max)
             database.execute("REPLACE INTO tally VALUES (?, ?, ?)", (width_s, start, _packed(known)))
 
 
@@ -195,7 +201,7 @@ def read_tallies(
     if database is not None:
         query = "SELECT start FROM tally WHERE width = ? AND start <= ?"
         began += [start for (start,) in database.execute(query, (_BEGAN, now))]
-        query = "SELECT start, body FROM tally WHERE width = ? AND start >= ?"
+        query = "SELECT start, body FROM tally WHERE width = ? AND start >= ? ORDER BY start"
         for start, body in database.execute(query, (width_s, first)):
             put(start, _unpacked(body))
             began += [start] if not began else []  # tallies began by a clock that was ahead

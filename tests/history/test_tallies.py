@@ -191,3 +191,18 @@ async def test_promise_cells_that_cannot_be_read_are_empty(tmp_path: Path) -> No
         other.execute("UPDATE tally SET body = x'00' WHERE width = 60")
         other.commit()
     assert await totals(box) == {"hour": [0, 0, 0, 0], "day": [7, 0, 0, 0], "month": [7, 0, 0, 0]}
+
+
+@story
+async def test_tallies_of_one_tenant_with_many_applications_leave_room_for_others(tmp_path: Path) -> None:
+    """There is a bound to the names of a day, and no tenant has all of them."""
+    box = Box(tmp_path / "history.db", ["harbour", "flood"])
+    at_midnight(box)
+    async with box.running():
+        for number in range(300):
+            key = (f"flood/{number}", "int8", "flood")
+            box.telemetry.failed(key, "failed", 5, PromiseEnd.KEPT)
+        await box.pause(100)
+        ask(box, kept=7)
+        await box.pause(100)
+        assert (await totals(box))["month"] == [7, 0, 0, 0]
