@@ -9,6 +9,8 @@ if TYPE_CHECKING:
 _SPANS = ("hour", "day", "month")
 _DOWN_TOLD_S = 30
 """Seconds without the box that are worth a word."""
+_ROUNDING = 1e-6
+"""Of a product of floats: 0.57 times 10,000 is a little less than 5,700."""
 
 
 def promise_lines(promises: "Sequence[PromiseHistoryShape]") -> Iterator[str]:
@@ -35,4 +37,4 @@ def _length(seconds: int) -> str:
 
 def percent(share: float) -> str:
     """Return a share in percent, which is 100 only where nothing was broken."""
-    return f"{int(share * 10_000) / 100:.2f} %"
+    return f"{int(share * 10_000 + _ROUNDING) / 100:.2f} %"
