@@ -36,7 +36,7 @@ from appliance.domain.events import EventSink
 from appliance.domain.hardware import EMULATED
 from appliance.domain.names import kind_of, owner_of
 from appliance.domain.session import Session
-from appliance.history.composition import make_history
+from appliance.history.composition import count_promises, make_history
 from appliance.lazy_management import LazyManagement, import_management
 from appliance.machine import STEPPED, Machine
 from appliance.modelstore.importing.prepared import Builds
@@ -299,7 +299,7 @@ class Appliance:
             sequences=core.sequences,
             telemetry=telemetry,
             decisions=decisions,
-            history=history,
+            history=count_promises(history, core.engine, pipelines, sessions),
             keyring=keyring,
             browsers=_browsers(settings, clock, keyring),
             in_flight=self.in_flight,

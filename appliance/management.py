@@ -256,6 +256,7 @@ class Follower:
         self._deferred = serving.deferred
         self._history = serving.history
         self._telemetry = serving.telemetry
+        self._engine = core.engine
         self._pipelines = serving.pipelines
         self._sessions = serving.sessions
 
@@ -304,6 +305,8 @@ class Follower:
     def _forget_tenant(self, name: str) -> None:
         """What was counted of it, and its sessions."""
         self._telemetry.forget_tenant(name)
+        for spending in (self._engine.single_calls, self._pipelines.spending):
+            spending.forget(name)
         self._sessions.forget_tenant(name)
 
     def _follow_key(self, id: str, key: ChangeValue) -> None:

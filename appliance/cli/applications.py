@@ -51,9 +51,14 @@ def show_application(box: Connection, name: str) -> None:
 
     [dim]$[/dim] appliance applications show door --tenant harbour
     """
+    from appliance.cli.promise_text import promise_lines
+
     with box.client() as client:
         application = client.application(name)
-    box.tell(application, _lines(application))
+        promises = client.promises(application=name)
+    first, slo, *rest = _lines(application)
+    lines = (first, slo, *promise_lines(promises), *rest)
+    box.tell({**application.model_dump(mode="json"), "promises": promises}, lines)
     if not box.as_json:
         _warn(application)
 

@@ -48,9 +48,13 @@ def show_pipeline(box: Connection, name: str) -> None:
 
     [dim]$[/dim] appliance pipelines show signs --tenant harbour
     """
+    from appliance.cli.promise_text import promise_lines
+
     with box.client() as client:
         pipeline = client.pipeline(name)
-    box.tell(pipeline, status_lines(pipeline))
+        promises = client.promises(pipeline=name)
+    lines = (*status_lines(pipeline), *promise_lines(promises))
+    box.tell({**pipeline.model_dump(mode="json"), "promises": promises}, lines)
 
 
 @app.command("create")

@@ -1,5 +1,6 @@
 """`appliance tenants`: who pays, and what they may use."""
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -12,15 +13,44 @@ app = typer.Typer(no_args_is_help=True, help="Tenants: who owns models, applicat
 
 _HEADS = (
     "tenant",
+    "requests>",
+    "processor>",
+    "mean memory>",
+    "on disk>",
     "requests/s>",
     "concurrent>",
-    "stored>",
+    "disk quota>",
     "guarantee>",
     "ceiling>",
     "in memory>",
     "weight>",
     "isolation",
 )
+
+
+class Span(StrEnum):
+    """How far back is looked."""
+
+    HOUR = "hour"
+    DAY = "day"
+    MONTH = "month"
+
+
+class Sort(StrEnum):
+    """What tenants are sorted by."""
+
+    NAME = "name"
+    REQUESTS = "requests"
+    PROCESSOR = "processor"
+    MEMORY = "memory"
+    STORED = "stored"
+
+    @property
+    def field(self) -> str:
+        """Return the name of the field in the rows of the box."""
+        return {"processor": "processor_s", "memory": "memory_bytes", "stored": "stored_bytes"}.get(self, self)
+
+
 Rate = Annotated[float | None, typer.Option("--requests-per-s", help="Most requests a second.", min=0.001)]
 Concurrent = Annotated[int | None, typer.Option("--concurrent", help="Most requests under way at once.", min=1)]
 Guarantee = Annotated[
@@ -49,26 +79,39 @@ Stored = Annotated[float | None, typer.Option("--stored-mb", help="Most megabyte
 
 @app.command("list")
 @connected
-def list_tenants(box: Connection) -> None:
-    """List the tenants with their quotas, and the memory that their models take now.
+def list_tenants(
+    box: Connection,
+    over: Annotated[Span, typer.Option(help="What they used in the last hour, day or month.")] = Span.DAY,
+    sort: Annotated[Sort, typer.Option(help="By name, or who used most first.")] = Sort.NAME,
+) -> None:
+    """List the tenants with what they used, their quotas, and the memory that their models take now.
+
+    Requests are all that were sent; each item of a pipeline's stage is one. Processor time is that of their runs, and
+    of a run that tenants share the part that each had. Memory is the mean over the time.
 
     [dim]$[/dim] appliance tenants list
+    [dim]$[/dim] appliance tenants list --over month --sort processor
     """
     with box.client() as client:
-        tenants = list(client.tenants())
+        known = {tenant.name: tenant for tenant in client.tenants()}
         holdings = {holding.tenant: holding for holding in client.memory().tenants}
+        used = list(client.tenants_used(over=over.value, sort=sort.field))
     if box.as_json:
-        screen.show_json(tenants)
+        listed = [{**known[one.name].model_dump(mode="json"), "used": one} for one in used if one.name in known]
+        screen.show_json(listed)
         return
     rows = []
-    for tenant in tenants:
+    for one in used:
+        if (tenant := known.get(one.name)) is None:  # made meanwhile
+            continue
         quota, holding = tenant.quota, holdings.get(tenant.name)
         limits = (_limit(quota.requests_per_s), _limit(quota.concurrent_requests), screen.size(quota.stored_bytes))
         memory: tuple[int | None, ...] = (None, None, None)
         if holding is not None:
             memory = (holding.guarantee_bytes or None, holding.ceiling_bytes, holding.held_bytes)
         processing = (f"{quota.processor_weight:g}", quota.isolation or "–")
-        rows.append((tenant.name, *limits, *map(screen.size, memory), *processing))
+        use = (one.requests, f"{one.processor_s:.1f} s", screen.size(one.memory_bytes), screen.size(one.stored_bytes))
+        rows.append((tenant.name, *use, *limits, *map(screen.size, memory), *processing))
     screen.show_table(_HEADS, rows, "There is no tenant.")
 
 

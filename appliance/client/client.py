@@ -45,7 +45,13 @@ from appliance.wire.catalogue import (
 )
 from appliance.wire.decisions import DecisionShape
 from appliance.wire.health import HealthShape
-from appliance.wire.history import HistoryShape, MemoryHistoryShape
+from appliance.wire.history import (
+    HistoryShape,
+    MemoryHistoryShape,
+    PromiseHistoriesShape,
+    PromiseHistoryShape,
+    TenantUsedShape,
+)
 from appliance.wire.jobs import JobShape, UploadOrder, UploadShape
 from appliance.wire.notable import NotableShape
 from appliance.wire.notifications import ReceiverOrder, ReceiverShape, SentShape
@@ -400,6 +406,21 @@ class Client(PipelineCalls, SessionCalls):
         query = _period(start, to) | ({} if application is None else {"application": application})
         answer = self._send("GET", "/v1/memory/history", params=query)
         return MemoryHistoryShape.model_validate_json(answer.content)
+
+    def promises(
+        self, *, application: str | None = None, pipeline: str | None = None, every_tenant: bool = False
+    ) -> list[PromiseHistoryShape]:
+        """How promises were kept in the last hour, day and month; cell by cell those of an application or a pipeline
+        that is named.
+        """
+        wanted = {"application": application, "pipeline": pipeline, "tenant": "*" if every_tenant else None}
+        query = {name: value for name, value in wanted.items() if value is not None}
+        answer = self._send("GET", "/v1/history/promises", params=query)
+        return PromiseHistoriesShape.model_validate_json(answer.content).items
+
+    def tenants_used(self, *, over: str = "day", sort: str = "processor_s") -> Iterator[TenantUsedShape]:
+        """What tenants used in the last `hour`, `day` or `month`, sorted by a field of the rows."""
+        return self._pages("/v1/history/tenants", TenantUsedShape, {"over": over, "sort": sort})
 
     def decisions(self, *, kind: str | None = None, application: str | None = None) -> Iterator[DecisionShape]:
         """What was decided, newest first; of one kind, or those that concerned an application (name, or id

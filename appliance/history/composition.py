@@ -1,7 +1,7 @@
 """Joins the history to the parts of a box that it reads, and that tell it what happens."""
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +10,14 @@ from appliance.domain.errors import ModelUnavailable
 from appliance.domain.hardware import ProcessorStatus
 from appliance.history.history import History
 from appliance.history.sampler import Sources
+from appliance.history.tallies import Counter, PromiseOf, Use, tally_name
 from appliance.resources.memory import MemoryLimits
 from appliance.runtime.assembly import RuntimeParts
 from appliance.runtime.decisions.log import DecisionLog
+from appliance.runtime.pipelines.pipelines import Pipelines
 from appliance.runtime.sensors.sensors import Sensors
+from appliance.runtime.serving.engine import Engine
+from appliance.runtime.sessions.sessions import Sessions
 from appliance.runtime.telemetry import Telemetry
 
 
@@ -65,6 +69,30 @@ def make_history(
         telemetry.on_event = history.residence.happened
         telemetry.on_window = _window(history)
         decisions.on_recorded = history.residence.decided
+    return history
+
+
+def count_promises(history: History, engine: Engine, pipelines: Pipelines, sessions: Sessions) -> History:
+    """Return the history, which from now on has tallies of frames and of windows of sessions, and of what processors
+    spend on each tenant.
+    """
+
+    def frames() -> Iterator[tuple[str, Counter]]:
+        for id, live in pipelines.live.items():
+            yield tally_name(PromiseOf.FRAMES, id), live.frames.promise
+
+    def windows() -> Iterator[tuple[str, Counter]]:
+        for live in sessions.list(None):
+            of = PromiseOf.PIPELINE_WINDOWS if live.session.pipeline_id else PromiseOf.WINDOWS
+            yield tally_name(of, live.session.target_id), live
+
+    def spent() -> Iterator[tuple[str, Counter]]:
+        for by_tenant in (engine.single_calls.by_tenant, pipelines.spending.by_tenant):
+            for tenant, spending in by_tenant.items():
+                yield tally_name(Use.RAN, tenant), spending
+
+    for counters in (frames, windows, spent):
+        history.count(counters)
     return history
 
 

@@ -9,7 +9,7 @@ import os
 import sqlite3
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +21,17 @@ from appliance.history.folding import drop_old, fold_day, fold_hour, unused
 from appliance.history.packing import Samples, packed_rows, unpacked_rows
 from appliance.history.pieces import DAY_S, HOUR_S, MINUTE_S, ROW, STEP_S, Slots, merged_rows, read_points
 from appliance.history.series import UP, is_of_tenant, tenant_of
+from appliance.history.tallies import (
+    TABLE,
+    Span,
+    Sums,
+    Tally,
+    drop_old_tallies,
+    drop_tallies_of,
+    read_tallies,
+    tenants_of_tallies,
+    write_tallies,
+)
 from appliance.history.thinning import Points
 from appliance.history.transaction import transaction
 from appliance.runtime.serving.portions import Portions
@@ -126,8 +137,11 @@ class HistoryFile:
         stays: Iterable[StayRow] = (),
         reasons: Iterable[ReasonRow] = (),
         windows: Iterable[WindowRow] = (),
+        tallies: Mapping[int, Tally] | None = None,
     ) -> None:
-        """Samples of whole minutes, and what became of memory; one transaction. A stay of a known id is replaced."""
+        """Samples of whole minutes, what became of memory, and tallies; one transaction. Written again, samples and
+        stays are replaced, and tallies are added.
+        """
         with self._lock, _damage_is_told():
             series = dict(self._ids)
             with transaction(self._database) as database:
@@ -146,6 +160,8 @@ class HistoryFile:
                 database.executemany(
                     f"INSERT INTO window (application, since, until) VALUES ({_marks(WindowRow)})", windows
                 )
+                if tallies:
+                    write_tallies(database, tallies, self._series_max)
             self._ids = series
 
     def fold(self, now_s: float) -> None:
@@ -161,6 +177,7 @@ class HistoryFile:
                 fold_day(self._database, self._ids, start)
             if over:
                 drop_old(self._database, now_s, self._days)
+                drop_old_tallies(self._database, now_s, self._days)
                 if len(self._ids) > self._series_max // 2:
                     self._drop_unused()
 
@@ -185,6 +202,7 @@ class HistoryFile:
                     elif len(left) < len(applications.split()):
                         database.execute("UPDATE stay SET applications = ? WHERE id = ?", (" ".join(left), id))
                 database.execute("DELETE FROM window WHERE application GLOB ?", (f"{tenant}/*",))
+                drop_tallies_of(database, tenant)
             self._ids = {name: id for name, id in self._ids.items() if not is_of_tenant(name, tenant)}
 
     # -- reading -------------------------------------------------------------------------------------------------------
@@ -203,6 +221,11 @@ class HistoryFile:
         ids = {name: self._ids.get(name, -1) for name in {*names, UP}}
         with _damage_is_told(), closing(self._reader()) as database:
             return read_points(database, ids, names, start, end, is_fine=is_fine, more=more or {})
+
+    def sums(self, span: Span, more: Mapping[int, Tally], wanted: Callable[[str], bool], now: int) -> Sums:
+        """Tallies of a span that ends now. `more`: those of ten seconds that were not written yet."""
+        with _damage_is_told(), closing(self._reader()) as database:
+            return read_tallies(database, span, more, wanted, now)
 
     def stays(self, start: float, end: float, most: int) -> list[StayRow]:
         """The newest of those that were there between two times, oldest first."""
@@ -229,6 +252,7 @@ class HistoryFile:
         with _damage_is_told(), closing(self._reader()) as database:
             for (applications,) in database.execute(query):
                 found |= {one.partition("/")[0] for one in applications.split()}
+            found.update(tenants_of_tallies(database))
         return found
 
     def last_stay(self) -> int:
@@ -258,6 +282,7 @@ class HistoryFile:
             self._database.executescript(f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version={_VERSION}; COMMIT;")
         elif version != _VERSION:
             raise Damaged(f"version {version} is not known")
+        self._database.execute(TABLE)
         if self._database.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
             raise Damaged("its check fails")
 

@@ -5,7 +5,7 @@ What the file does not hold yet is kept here, for an hour at most where it canno
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +17,9 @@ from appliance.history.file import Damaged, HistoryFile, ReasonRow, StayRow, Win
 from appliance.history.folding import STAYS_MAX, WINDOWS_MAX
 from appliance.history.pieces import COARSE_S, DAY_S, MINUTE_S, STEP_S, is_rate
 from appliance.history.residence import Residence
-from appliance.history.sampler import Sampler, Sources
+from appliance.history.sampler import Sample, Sampler, Sources
 from appliance.history.series import UP, is_of_tenant, tenant_of
+from appliance.history.tallies import Counters, Span, Sums, Tally, add, read_tallies, tenant_of_tally
 from appliance.history.thinning import Points, thinned, total
 from appliance.log import get as get_log
 from appliance.runtime.ports import Background
@@ -84,6 +85,10 @@ class History:
         self._sampler = Sampler(sources, clock.now_ns())
         self.pending: dict[int, dict[str, float]] = {}
         """Beginning of ten seconds → samples that are not in the file yet."""
+        self._tallies: dict[int, Tally] = {}
+        """The same of tallies."""
+        self._adding = asyncio.Lock()
+        """Held while tallies go to the file, and while they are read: each counts once."""
         self._tenants: frozenset[str] | None = frozenset(tenants)
         """Until the file has been opened."""
         self._gone: set[str] = set()
@@ -123,6 +128,10 @@ class History:
             await self._background(self._file.close)
             self._file = None
 
+    def count(self, counters: Counters) -> None:
+        """From now on have tallies of what these counters count."""
+        self._sampler.count(counters)
+
     def sample(self) -> None:
         """Read the registries of the box."""
         self._keep(self._slot(), self._sampler.take(self._clock.now_ns()))
@@ -140,12 +149,15 @@ class History:
     def _slot(self) -> int:
         return int(self._wall_s()) // STEP_S * STEP_S
 
-    def _keep(self, slot: int, values: Mapping[str, float]) -> None:
-        kept = {name: value for name, value in values.items() if tenant_of(name) not in self._unsampled}
+    def _keep(self, slot: int, sample: Sample) -> None:
+        kept = {name: value for name, value in sample.values.items() if tenant_of(name) not in self._unsampled}
+        counts = {name: one for name, one in sample.tally.items() if tenant_of_tally(name) not in self._unsampled}
         self._unsampled.clear()
         self.pending.setdefault(slot, {}).update(kept)
-        while len(self.pending) > PENDING_MAX:
-            del self.pending[next(iter(self.pending))]
+        add(self._tallies.setdefault(slot, {}), counts)
+        for waiting in (self.pending, self._tallies):
+            while len(waiting) > PENDING_MAX:
+                del waiting[next(iter(waiting))]
 
     def forget_tenant(self, tenant: str) -> None:
         """A tenant is gone, and what was its; from the file a moment later, or as soon as that can be written."""
@@ -153,6 +165,9 @@ class History:
         for values in self.pending.values():
             for name in [name for name in values if is_of_tenant(name, tenant)]:
                 del values[name]
+        for tally in self._tallies.values():
+            for name in [name for name in tally if tenant_of_tally(name) == tenant]:
+                del tally[name]
         if not self.days:
             return
         self._gone.add(tenant)
@@ -203,6 +218,18 @@ class History:
         series = {name: thinned(found[name], group) for name in names}
         totals = {name: total(found[name], found[UP]) * step for name in names if is_rate(name)}
         return Stretch(start, step * group, -(-count // group), series, totals)
+
+    async def sums(self, spans: Iterable[Span], wanted: Callable[[str], bool]) -> dict[Span, Sums]:
+        """Tallies of spans that end now, of names that are `wanted`."""
+        now = int(self._wall_s())
+        async with self._adding:
+            more = {slot: dict(tally) for slot, tally in self._tallies.items()}
+
+            def work(file: HistoryFile) -> dict[Span, Sums]:
+                return {span: file.sums(span, more, wanted, now) for span in spans}
+
+            found = await self._asked(work, None)
+        return found or {span: read_tallies(None, span, more, wanted, now) for span in spans}
 
     async def residency(self, start_s: float, end_s: float, *, reasons: bool = True) -> Residency:
         """Who was in memory between two times, in which variant, and, where that is wanted, why."""
@@ -295,13 +322,13 @@ class History:
         taken = self.residence.taken()
         samples = {slot: dict(self.pending[slot]) for slot in slots if slot in self.pending}
         now_s = self._wall_s()
-
-        def work() -> None:
-            file.write(samples, *taken)
-            file.fold(now_s)
-
         try:
-            await self._background(work)
+            async with self._adding:
+                tallies = {slot: dict(self._tallies[slot]) for slot in slots if slot in self._tallies}
+                await self._background(lambda: file.write(samples, *taken, tallies))
+                for slot in tallies:
+                    self._tallies.pop(slot, None)
+            await self._background(lambda: file.fold(now_s))
         except Damaged as error:
             self.residence.put_back()
             await self._renew(error)

@@ -6,11 +6,15 @@ Nothing is counted for it on the way of a request. What nobody has asked since t
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from operator import add, sub
+from typing import NamedTuple
 
 from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.domain.hardware import ProcessorStatus
 from appliance.domain.sensors import Quantity, Reading
+from appliance.history import tallies
 from appliance.history.series import UP, series_name
+from appliance.history.tallies import Counters, Differences, PromiseOf, Tally, Use, tally_name
 from appliance.runtime.telemetry import BUCKETS_S, Statistics
 
 SENSORS_MAX = 64
@@ -54,8 +58,7 @@ class _Seen:
     outcomes: dict[str, int] = field(default_factory=dict)
     warm: int = 0
     cold: int = 0
-    slo_requests: int = 0
-    slo_kept: int = 0
+    promised: tuple[int, ...] = (0, 0, 0, 0)
     buckets: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_S) + 1))
 
 
@@ -66,8 +69,8 @@ class _Counts:
     outcomes: dict[str, int] = field(default_factory=dict)
     warm: int = 0
     cold: int = 0
-    slo_requests: int = 0
-    slo_kept: int = 0
+    promised: tuple[int, ...] = (0, 0, 0, 0)
+    """As `PromiseCounts.totals`."""
     buckets: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_S) + 1))
 
     def add(self, other: "_Counts") -> None:
@@ -75,9 +78,17 @@ class _Counts:
             self.outcomes[outcome] = self.outcomes.get(outcome, 0) + count
         self.warm += other.warm
         self.cold += other.cold
-        self.slo_requests += other.slo_requests
-        self.slo_kept += other.slo_kept
+        self.promised = tuple(map(add, self.promised, other.promised))
         self.buckets = [a + b for a, b in zip(self.buckets, other.buckets, strict=True)]
+
+
+class Sample(NamedTuple):
+    """What a look at the box says of the time since the one before."""
+
+    values: dict[str, float]
+    """A value for each series that has one."""
+    tally: Tally
+    """Whole numbers, to be added up."""
 
 
 class Sampler:
@@ -88,36 +99,47 @@ class Sampler:
         self._last_ns = now_ns
         self._seen: dict[tuple[str, str, str], _Seen] = {}
         self._busy_ms: dict[str, float] = {}
+        self._counted_by: list[tuple[Counters, Differences]] = []
 
-    def take(self, now_ns: int) -> dict[str, float]:
-        """A value for each series that has one now."""
+    def count(self, counters: Counters) -> None:
+        """From now on also count what these have counted."""
+        self._counted_by.append((counters, Differences()))
+
+    def take(self, now_ns: int) -> Sample:
+        """Take a sample."""
         steps = self.steps(now_ns)
         while True:
             try:
                 next(steps)
             except StopIteration as end:
-                values: dict[str, float] = end.value
-                return values
+                sample: Sample = end.value
+                return sample
 
-    def steps(self, now_ns: int) -> Generator[None, None, dict[str, float]]:
+    def steps(self, now_ns: int) -> Generator[None, None, Sample]:
         """The same in steps of a millisecond or two, between which others may have their turns."""
         seconds = max(1e-3, (now_ns - self._last_ns) / NS_PER_S)
         self._last_ns = now_ns
         values = {UP: 1.0}
+        tally: Tally = {tallies.UP: [1]}
         counted = yield from self._counted()
         for place, (subject, counts) in enumerate(counted.items(), 1):
             _put(values, subject, counts, seconds)
+            _tally(tally, subject, counts)
             if not place % _STEP:
                 yield
+        for counters, differences in self._counted_by:
+            tallies.add(tally, differences.look(counters()))
+            yield
         values["memory"], values["budget"] = map(float, self._sources.memory_bytes())
         for tenant, held in self._sources.held_bytes().items():
             if held:
                 values[series_name("memory", tenant)] = float(held)
+                tallies.add(tally, {tally_name(Use.HELD, tenant): [held]})
         values["available"] = float(self._sources.available_bytes())
         values["disk"] = float(self._sources.disk_free_bytes())
         values |= self._loads(seconds)
         values |= _sensed(self._sources.sensors())
-        return values
+        return Sample(values, tally)
 
     def _counted(self) -> Generator[None, None, dict[str, _Counts]]:
         """By subject: the box (empty), tenants as callers, and applications."""
@@ -158,13 +180,12 @@ def _since(seen: _Seen) -> _Counts:
         {outcome: max(0, count - seen.outcomes.get(outcome, 0)) for outcome, count in now.outcomes.items()},
         now.warm - seen.warm,
         now.cold - seen.cold,
-        max(0, now.slo_requests - seen.slo_requests),  # counted anew with another SLO
-        max(0, now.slo_kept - seen.slo_kept),
+        tuple(map(sub, now.promised.totals, seen.promised)),
         [a - b for a, b in zip(now.histograms["total"].counts, seen.buckets, strict=True)],
     )
     seen.last_ns, seen.outcomes = now.last_ns, dict(now.outcomes)
     seen.warm, seen.cold = now.warm, now.cold
-    seen.slo_requests, seen.slo_kept = now.slo_requests, now.slo_kept
+    seen.promised = now.promised.totals
     seen.buckets = list(now.histograms["total"].counts)
     return counts
 
@@ -180,11 +201,19 @@ def _put(values: dict[str, float], subject: str, counts: _Counts, seconds: float
             values[series_name(measure, subject)] = count / seconds
     if started := counts.warm + counts.cold:
         values[series_name("warm", subject)] = counts.warm / started
-    if counts.slo_requests:
-        values[series_name("kept", subject)] = min(1.0, counts.slo_kept / counts.slo_requests)
+    if promised := sum(counts.promised):
+        values[series_name("kept", subject)] = counts.promised[0] / promised
     if any(counts.buckets):
         values[series_name("p50", subject)] = quantile_ms(counts.buckets, 0.5)
         values[series_name("p99", subject)] = quantile_ms(counts.buckets, 0.99)
+
+
+def _tally(into: Tally, subject: str, counts: _Counts) -> None:
+    if "/" not in subject:
+        if subject:
+            tallies.add(into, {tally_name(Use.ASKED, subject): [sum(counts.outcomes.values())]})
+    elif any(counts.promised):
+        tallies.add(into, {tally_name(PromiseOf.REQUESTS, subject): counts.promised})
 
 
 def quantile_ms(buckets: Sequence[int], share: float) -> float:

@@ -9,9 +9,11 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import add
 from typing import Any
 
 from appliance.clock import Clock
+from appliance.domain.promised import PromiseCounts, PromiseEnd
 from appliance.domain.request import RanPart
 from appliance.runtime.notable import NotableRequests
 
@@ -64,10 +66,10 @@ class Statistics:
     """Answered after their deadline, as their application wants it."""
     failed_ns: int = 0
     """Time that requests took until they got an error."""
-    slo_requests: int = 0
+    promised: PromiseCounts = field(default_factory=PromiseCounts)
     """Requests of the application while it had an SLO, but for those that the caller got wrong or had no quota for."""
-    slo_kept: int = 0
-    """Of these, answered within the SLO."""
+    promised_before: tuple[int, ...] = (0, 0, 0, 0)
+    """Totals of `promised` when the application got the SLO that it has."""
     unanswered: int = 0
     """Requests that got an error because of the box."""
     last_ns: int = 0
@@ -75,6 +77,16 @@ class Statistics:
     """Part of a network, group of processors and kind → its runs there, and the nanoseconds of all of them."""
     runs_ns: deque[int] = field(default_factory=lambda: deque(maxlen=RECENT_RUNS))
     """Compute times of the latest warm requests of one item, oldest first."""
+
+    @property
+    def slo_requests(self) -> int:
+        """Return the requests that count for the SLO that the application has."""
+        return self.promised.counted - sum(self.promised_before)
+
+    @property
+    def slo_kept(self) -> int:
+        """Return those of them that were answered within it."""
+        return self.promised.kept - self.promised_before[0]
 
 
 @dataclass(slots=True)
@@ -218,7 +230,8 @@ class Telemetry:
         compute_ns = parts_ns[-1] if run_ns is None else run_ns
         self.ran(key, warm=warm, compute_ns=compute_ns, items=items, run_items=run_items)
         statistics.last_ns = at_ns
-        _count_slo(statistics, slo_kept)
+        if slo_kept is not None:
+            statistics.promised.count(PromiseEnd.KEPT if slo_kept else PromiseEnd.LATE)
         return done % SAMPLE_EVERY == 0
 
     def ran(self, key: tuple[str, str, str], *, warm: bool, compute_ns: int, items: int, run_items: int) -> None:
@@ -254,25 +267,26 @@ class Telemetry:
         key: tuple[str, str, str],
         outcome: str,
         took_ns: int,
-        slo_kept: bool | None = None,
+        broken: PromiseEnd | None = None,
         *,
         is_boxes_fault: bool = False,
     ) -> None:
         """Count a request that got an error: expired, rejected or failed; the variant may be unknown ("").
 
-        `slo_kept`: False where that broke an SLO. `is_boxes_fault`: the caller could not have asked better.
+        `broken`: how that broke an SLO; None: it did not. `is_boxes_fault`: the caller could not have asked better.
         """
         statistics = self._statistics(key)
         statistics.outcomes[outcome] = statistics.outcomes.get(outcome, 0) + 1
         statistics.failed_ns += took_ns
         statistics.unanswered += is_boxes_fault
         statistics.last_ns = self._clock.now_ns()
-        _count_slo(statistics, slo_kept)
+        if broken is not None:
+            statistics.promised.count(broken)
 
     def forget_slo(self, application_id: str) -> None:
         """Count anew: the application's SLO is another one."""
         for _, _, statistics in self.of_callers(application_id):
-            statistics.slo_requests = statistics.slo_kept = 0
+            statistics.promised_before = statistics.promised.totals
 
     def applications(self) -> list[str]:
         """Return the ids of applications that there are figures of."""
@@ -288,11 +302,6 @@ class Telemetry:
         for variant, _, statistics in self.of_callers(application_id):
             by_variant.setdefault(variant, []).append(statistics)
         return {variant: each[0] if len(each) == 1 else _sum(each) for variant, each in by_variant.items()}
-
-    def ran_ns(self, tenant: str) -> int:
-        """What runs of a tenant's requests took, to all applications that there are."""
-        own = (figures for (_, _, caller), figures in self.statistics.items() if caller == tenant)
-        return sum(took_ns for figures in own for _, took_ns in figures.runs.values())
 
     def forget_application(self, application_id: str) -> None:
         """Drop the figures of a deleted application, so that names coming and going do not grow the process."""
@@ -324,12 +333,6 @@ def _nothing(_: object, __: object) -> None:
     """Nobody listens."""
 
 
-def _count_slo(statistics: Statistics, kept: bool | None) -> None:
-    if kept is not None:
-        statistics.slo_requests += 1
-        statistics.slo_kept += kept
-
-
 def _sum(each: Sequence[Statistics]) -> Statistics:
     total = Statistics()
     for one in each:
@@ -359,7 +362,7 @@ def merge(into: Statistics, other: Statistics) -> None:
     into.late += other.late
     into.failed_ns += other.failed_ns
     into.unanswered += other.unanswered
-    into.slo_requests += other.slo_requests
-    into.slo_kept += other.slo_kept
+    into.promised = PromiseCounts(*map(add, into.promised.totals, other.promised.totals))
+    into.promised_before = tuple(map(add, into.promised_before, other.promised_before))
     into.last_ns = max(into.last_ns, other.last_ns)
     into.runs_ns.extend(other.runs_ns)

@@ -83,8 +83,8 @@ class TenantUseShape(Shape):
     stored_bytes: int
     """Of its models, equal contents once, and of its uploads, with what was announced of them."""
     processor_s: float = Field(examples=[41.7])
-    """What runs of its requests to applications that there are have taken since the start of the box. A run that
-    requests share counts for the first of them.
+    """What runs for its requests and frames have taken of processors since the start of the box; of a shared run, the
+    part that its rows had.
     """
 
 

@@ -1,4 +1,4 @@
-"""What the box remembers: series of figures, and who was in memory."""
+"""What the box remembers: series of figures, how promises were kept, what tenants used, and who was in memory."""
 
 import datetime
 
@@ -34,6 +34,86 @@ class HistoryShape(Shape):
     """In the order asked for."""
     known: list[str] = Field(examples=[["requests", "p99:harbour/door"]])
     """Where no series was asked for: those that there are and this key sees."""
+
+
+class PromiseCellsShape(Shape):
+    """Stretches of time, oldest first: the values at one place of all columns are one stretch."""
+
+    kept: list[int]
+    late: list[int]
+    refused: list[int]
+    failed: list[int]
+    down_s: list[int | None]
+    """Seconds in which the box did not run; null: it was not recorded, for example before the box was installed."""
+
+
+class PromiseSpanShape(Shape):
+    """How a promise was kept in the last hour, day or month: whole numbers of what has ended, sums of all cells."""
+
+    start: datetime.datetime
+    """Of the first cell. The last one is under way."""
+    cell_s: int = Field(examples=[60])
+    """Length of a cell: 60 s in an hour, 1800 s in a day, a day of UTC in a month."""
+    kept: int = Field(examples=[1310])
+    late: int = Field(examples=[2])
+    """Answered too late, or cut off at the deadline."""
+    refused: int = Field(examples=[0])
+    """Refused because queues, processors or memory were full."""
+    failed: int = Field(examples=[0])
+    """A run failed, or the box was not able to answer; of windows: not kept, for whatever reason."""
+    share: float | None = Field(examples=[0.9985])
+    """`kept` of all of these, 0 to 1; null: nothing ended. Time in which the box did not run is in `down_s` alone."""
+    down_s: int = Field(examples=[0])
+    """Seconds in which the box did not run, to ten seconds."""
+    cells: PromiseCellsShape | None = None
+    """null: only told of a promise that is asked for by name."""
+
+
+class PromiseHistoryShape(Shape):
+    """One promise, and how it was kept."""
+
+    tenant: str = Field(examples=["harbour"])
+    kind: str = Field(examples=["application"])
+    """`application` or `pipeline`."""
+    name: str = Field(examples=["door"])
+    of: str = Field(examples=["requests"])
+    """What is counted: `requests` of an application with an SLO, `frames` of a pipeline, or `windows` of sessions at
+    one of them, 10 s each for latency and 1 s for accuracy.
+    """
+    latency_slo_ms: float | None = Field(examples=[100.0])
+    """As it is now; what was counted before it changed was held against the SLO of its time."""
+    hour: PromiseSpanShape
+    day: PromiseSpanShape
+    month: PromiseSpanShape
+
+
+class PromiseHistoriesShape(Shape):
+    """Promises, and how they were kept."""
+
+    items: list[PromiseHistoryShape]
+
+
+class TenantUsedShape(Shape):
+    """What a tenant used in the last hour, day or month."""
+
+    name: str = Field(examples=["harbour"])
+    requests: int = Field(examples=[5210])
+    """That it sent, whatever became of them; each item of a pipeline's stage is one."""
+    processor_s: float = Field(examples=[41.7])
+    """That runs for its requests and frames took of processors; of a shared run, the part that its rows had."""
+    memory_bytes: int
+    """What its models took, in the mean of the time in which the box ran."""
+    stored_bytes: int
+    """Of its models and uploads on disk, now."""
+
+
+class TenantsUsedShape(Shape):
+    """What tenants used, in the order asked for."""
+
+    start: datetime.datetime
+    items: list[TenantUsedShape]
+    next_cursor: str | None = None
+    """Where the next page begins; null: there is none."""
 
 
 class StayShape(Shape):

@@ -1,11 +1,14 @@
 """What happened, at a terminal: `appliance history`, over a real port."""
 
 import json
+import re
 
 import pytest
 
 from appliance.cli.history import course, row, seconds_of
+from appliance.cli.promise_text import percent
 from appliance.terminal.failure import CommandFailed
+from appliance.wire.catalogue import ApplicationChange
 from appliance.wire.history import SeriesShape
 from tests.client.conftest import Port
 from tests.e2e.polling import until
@@ -27,6 +30,31 @@ def test_history_command_shows_series_and_memory_stays(port: Port) -> None:
         device.predict("adding", {"inputs": {"A": [[1, 2, 3, 4]], "B": [[1, 1, 1, 1]]}})
     assert "default/adding" in port.run("admin", "history", "--memory")
     assert json.loads(port.run("admin", "history", "--memory", "--json"))["is_whole"] is True
+
+
+def test_application_and_tenants_commands_show_what_was_kept_and_used(port: Port) -> None:
+    """Three shares of an application's SLO, and who asked most, as a table and as JSON."""
+    with port.client("admin") as admin:
+        admin.change_application("adding", ApplicationChange(latency_slo_ms=60_000))
+        for _ in range(3):
+            admin.predict("adding", {"inputs": {"A": [[1, 2, 3, 4]], "B": [[1, 1, 1, 1]]}})
+        until(lambda: admin.promises(application="adding")[0].month.kept == 3, "the next sample")
+    shown = port.run("admin", "applications", "show", "adding")
+    for span in ("hour", "day", "month"):
+        assert re.search(rf"last {span} +100\.00 % of 3\b", shown)
+    [promise] = json.loads(port.run("admin", "applications", "show", "adding", "--json"))["promises"]
+    assert (promise["of"], promise["month"]["kept"]) == ("requests", 3)
+    port.run("admin", "applications", "change", "adding", "--no-slo")
+    for sort, field in (("requests", "requests"), ("processor", "processor_s")):
+        listed = json.loads(port.run("admin", "tenants", "list", "--over", "hour", "--sort", sort, "--json"))
+        figures = [one["used"][field] for one in listed]
+        assert figures == sorted(figures, reverse=True)
+        assert {one["name"]: one["used"]["requests"] for one in listed}["default"] >= 3
+    assert [one["name"] for one in json.loads(port.run("harbour", "tenants", "list", "--json"))] == ["harbour"]
+
+
+def test_share_that_was_kept_is_a_hundred_percent_only_where_nothing_was_broken() -> None:
+    assert [percent(share) for share in (1.0, 0.99999, 0.57, 0.0)] == ["100.00 %", "99.99 %", "57.00 %", "0.00 %"]
 
 
 def test_history_row_has_unit_range_and_sparkline() -> None:

@@ -7,9 +7,10 @@ import pytest
 
 from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.domain.hardware import ProcessorDescription, ProcessorStatus
+from appliance.domain.promised import PromiseCounts, PromiseEnd
 from appliance.domain.sensors import Quantity, Reading
 from appliance.domain.states import ProcessorState
-from appliance.history.sampler import Sampler, Sources, quantile_ms
+from appliance.history.sampler import Sample, Sampler, Sources, quantile_ms
 from appliance.runtime.telemetry import BUCKETS_S, Telemetry
 from tests.fakes.hand_clock import HandClock
 
@@ -52,6 +53,9 @@ class Machine:
 
     def take(self) -> dict[str, float]:
         """What ten seconds after the last sample says."""
+        return self.take_all().values
+
+    def take_all(self) -> Sample:
         self.clock.pass_s(10 - self.clock.now_ns() / NS_PER_S % 10)
         return self.sampler.take(self.clock.now_ns())
 
@@ -91,11 +95,46 @@ def test_history_sample_after_counter_reset_counts_from_zero() -> None:
     machine.telemetry.forget_application("harbour/door")
     machine.answer("harbour/door", 4)
     assert machine.take()["done:harbour/door"] == pytest.approx(0.1)
+    machine.answer("harbour/door", 4)
     machine.telemetry.forget_slo("harbour/door")
-    machine.answer("harbour/door", 40)
-    values = machine.take()
-    assert values["done:harbour/door"] == pytest.approx(0.1)
-    assert "kept:harbour/door" not in values or values["kept:harbour/door"] == 0
+    for _ in range(3):
+        machine.answer("harbour/door", 40)
+    values, tally = machine.take_all()
+    assert values["done:harbour/door"] == pytest.approx(0.4)
+    assert values["kept:harbour/door"] == 0.25
+    assert list(tally["requests:harbour/door"]) == [1, 3, 0, 0]
+    assert "requests:harbour/door" not in machine.take_all().tally
+
+
+def test_history_sample_tallies_promises_requests_and_memory_of_tenants() -> None:
+    """Whole numbers: kept, late, refused and failed of an application, however many callers it has."""
+    machine = Machine()
+    for ms, caller in ((4, "harbour"), (4, "museum"), (40, "museum")):
+        machine.answer("harbour/door", ms, caller=caller)
+    for end in (PromiseEnd.LATE, PromiseEnd.REFUSED, PromiseEnd.FAILED, None):
+        machine.telemetry.failed(("harbour/door", "", "harbour"), "failed", 5, end)
+    tally = {name: list(counts) for name, counts in machine.take_all().tally.items()}
+    assert tally == {
+        "up": [1],
+        "requests:harbour/door": [2, 2, 1, 1],
+        "asked:harbour": [5],
+        "asked:museum": [2],
+        "held:harbour": [20],
+    }
+
+
+def test_history_sample_counts_what_a_counter_counted_before_it_went() -> None:
+    """A session ends between two samples, and another one begins; neither counts twice."""
+    machine = Machine()
+    first, second = PromiseCounts(kept=2), PromiseCounts()
+    counters = [("windows:harbour/door", first)]
+    machine.sampler.count(lambda: counters)
+    assert list(machine.take_all().tally["windows:harbour/door"]) == [2, 0, 0, 0]
+    first.failed = 3
+    second.kept = 5
+    counters[:] = [("windows:harbour/door", second)]
+    assert list(machine.take_all().tally["windows:harbour/door"]) == [5, 0, 0, 3]
+    assert "windows:harbour/door" not in machine.take_all().tally
 
 
 def test_history_sample_has_processor_load_and_hottest_sensor() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from appliance.domain.promised import PromiseEnd
 from appliance.runtime.telemetry import BUCKETS_S, PARTS, RECENT_RUNS, Event, Statistics, Telemetry, merge
 from tests.fakes.clock import settle, story
 from tests.fakes.hand_clock import HandClock
@@ -180,9 +181,10 @@ def test_slo_share_counts_only_requests_under_an_slo(telemetry: Telemetry) -> No
     telemetry.done(KEY, warm=True, parts_ns=parts, items=1, run_items=1, at_ns=9, slo_kept=True)
     telemetry.done(KEY, warm=True, parts_ns=parts, items=1, run_items=1, at_ns=9, slo_kept=False)
     telemetry.done(KEY, warm=True, parts_ns=parts, items=1, run_items=1, at_ns=9)
-    telemetry.failed(("t/a", "", "u"), "expired", 5, slo_kept=False)
+    telemetry.failed(("t/a", "", "u"), "expired", 5, PromiseEnd.LATE)
     telemetry.failed(("t/a", "", "u"), "failed", 5)
     figures = telemetry.of_application("t/a").values()
+    assert [sum(counts) for counts in zip(*(f.promised.totals for f in figures), strict=True)] == [1, 2, 0, 0]
     assert (sum(f.slo_requests for f in figures), sum(f.slo_kept for f in figures)) == (3, 1)
     telemetry.forget_slo("t/a")
     assert [f.slo_requests for f in telemetry.of_application("t/a").values()] == [0, 0]

@@ -35,6 +35,11 @@ export function percent(share: number | null | undefined, digits = 1): string {
   return share == null ? t.unknown : `${(share * 100).toFixed(digits)} %`
 }
 
+/** In percent, and 100 only where it is all. */
+export function share(value: number | null | undefined): string {
+  return value == null ? t.unknown : value === 1 ? '100 %' : `${(Math.floor(value * 1000 + 1e-6) / 10).toFixed(1)} %`
+}
+
 export function count(value: number | null | undefined): string {
   return value == null ? t.unknown : value.toLocaleString('en-GB')
 }

@@ -4,8 +4,6 @@ import asyncio
 import datetime
 from collections.abc import Iterator
 from functools import partial
-from heapq import merge
-from itertools import islice
 from math import isnan
 from typing import Annotated
 
@@ -17,7 +15,7 @@ from appliance.api.auth.keyring import Principal
 from appliance.api.box import RunningBox
 from appliance.api.http.documented import problems
 from appliance.api.v1.deps import Member, TheBox
-from appliance.api.v1.pages import document, written
+from appliance.api.v1.pages import document, in_order, written
 from appliance.api.v1.stays import Seen, as_columns, as_rows
 from appliance.domain.errors import BadPeriod, BadSeries, Forbidden
 from appliance.domain.names import application_id
@@ -31,8 +29,6 @@ router = APIRouter(tags=["system"])
 POINTS_MAX = 2_000
 SERIES_MAX = 50
 """Series that one question may name."""
-PART_NAMES = 500
-"""Names that are sorted at once."""
 _SHOWN = datetime.timedelta(hours=1)
 """What is answered where `from` is left out."""
 
@@ -81,7 +77,7 @@ async def history(
     names = list(dict.fromkeys(series or ()))
     all_names = iter(()) if names else box.history.names()
     seen = (name if _sees(principal, name) else "" for name in all_names)
-    known = await box.turns.collect(principal.tenant, _in_order(seen))
+    known = await in_order(box.turns, principal.tenant, seen, str)
     for name in names:
         if not (_sees(principal, name) and _exists(box, name)):
             raise BadSeries(series=name)
@@ -151,15 +147,6 @@ def _period(
     if since >= until:
         raise BadPeriod(field="from", reason="from: it is not before `to`")
     return since, until
-
-
-def _in_order(names: Iterator[str]) -> Iterator[str]:
-    """Yield the names in order. Before, yield an empty name for each part that was sorted, so that a step may end."""
-    parts = []
-    while part := sorted(islice(names, PART_NAMES)):
-        parts.append(part)
-        yield ""
-    yield from merge(*parts)
 
 
 def _sees(principal: Principal, name: str) -> bool:

@@ -6,7 +6,9 @@ goes past the framework, which would check and write all rows again in one turn.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from heapq import merge
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 import orjson
@@ -16,6 +18,8 @@ from appliance.api.http.turns import Turns
 from appliance.wire.shape import Shape
 
 Item = TypeVar("Item")
+SORTED_AT_ONCE = 500
+"""Items that are sorted in one step."""
 
 
 async def page(
@@ -53,6 +57,20 @@ async def written(turns: Turns, owner: str, rows: Iterable[Shape | None]) -> orj
     """Return the JSON of a list of rows, without those that are None, made in the owner's parts of turns."""
     texts = ("" if row is None else row.model_dump_json() for row in rows)
     return orjson.Fragment(f"[{','.join(filter(None, await turns.collect(owner, texts)))}]")
+
+
+async def in_order(turns: Turns, owner: str, items: Iterable[Item], key: Callable[[Item], Any]) -> list[Item]:
+    """Return the items in order, sorted in the owner's parts of turns."""
+
+    def steps() -> Iterator[list[Item]]:
+        left, parts = iter(items), []
+        while part := sorted(islice(left, SORTED_AT_ONCE), key=key):
+            parts.append(part)
+            yield []
+        for item in merge(*parts, key=key):
+            yield [item]
+
+    return list(chain.from_iterable(await turns.collect(owner, steps())))
 
 
 def document(value: Mapping[str, Any] | orjson.Fragment) -> Response:

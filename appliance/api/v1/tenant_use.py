@@ -17,8 +17,13 @@ async def use_of(box: RunningBox, tenant: str) -> TenantUseShape:
         concurrent_requests=box.engine.running_of(tenant),
         memory_bytes=sum(one.held_bytes for one in holdings if one.tenant == tenant),
         stored_bytes=await box.store.stored_bytes.of_tenant(tenant),
-        processor_s=round(box.telemetry.ran_ns(tenant) / NS_PER_S, 6),
+        processor_s=round(_spent_ns(box, tenant) / NS_PER_S, 6),
     )
+
+
+def _spent_ns(box: RunningBox, tenant: str) -> int:
+    spent = (one.by_tenant.get(tenant) for one in (box.engine.single_calls, box.pipelines.spending))
+    return sum(one.total_ns for one in spent if one is not None)
 
 
 async def _rate(box: RunningBox, tenant: str) -> float | None:

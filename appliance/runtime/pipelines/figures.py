@@ -8,6 +8,7 @@ from statistics import median
 
 from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.domain.pipeline import NoAnswer
+from appliance.domain.promised import PromiseCounts, PromiseEnd
 from appliance.domain.request import RunMeter
 from appliance.runtime.pipelines.items import Outcome
 from appliance.runtime.pipelines.ports import StageAnswer
@@ -164,8 +165,11 @@ class FrameFigures:
     where not all fit, is turned away before that."""
     joined: int = 0
     """Of the sent: of clients that joined."""
+    promise: PromiseCounts = field(default_factory=PromiseCounts)
+    """How they ended: kept is answered in time, with all items; late is too late, or without an item that would have
+    been; refused is turned away, because the plan does not count on it.
+    """
     answered: int = 0
-    in_time: int = 0
     late: int = 0
     dropped: int = 0
     """Of the answered: some item of it could no longer be in time."""
@@ -185,20 +189,39 @@ class FrameFigures:
         second.sent += 1
         return second
 
+    @property
+    def in_time(self) -> int:
+        """Return those of the answered that were so in time, with all their items."""
+        return self.promise.kept
+
     def ends(
-        self, second: FrameSecond, *, is_answered: bool, is_late: bool, is_dropped: bool, has_errors: bool
+        self,
+        second: FrameSecond,
+        *,
+        is_answered: bool,
+        is_late: bool,
+        is_dropped: bool,
+        has_errors: bool,
+        broken: PromiseEnd | None = PromiseEnd.FAILED,
     ) -> bool:
-        """It is over; whether it was in time, with all its items. Not `is_answered`: it has failed."""
+        """It is over; whether it was in time, with all its items. Not `is_answered`: it has failed. `broken`: how that,
+        or an item that failed, broke the promise; None: it did not.
+        """
         self.under_way -= 1
         if not is_answered:
             self.failed += 1
+            if broken is not None:
+                self.promise.count(broken)
             return False
         self.answered += 1
         self.dropped += is_dropped
         self.errors += has_errors
         self.late += is_late
         is_in_time = not (is_late or is_dropped or has_errors)
-        self.in_time += is_in_time
+        if broken is PromiseEnd.REFUSED or has_errors:
+            self.promise.count(broken or PromiseEnd.FAILED)
+        else:
+            self.promise.count(PromiseEnd.KEPT if is_in_time else PromiseEnd.LATE)
         second.in_time += is_in_time
         return is_in_time
 

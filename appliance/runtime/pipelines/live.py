@@ -34,7 +34,10 @@ class LivePipeline:
         tariff: Tariff = UNPRICED,
         all_spending: Spending | None = None,
     ) -> None:
-        """`kinds`: task of each application, by id. `all_spending`: of all pipelines together. Raises: BadPipeline."""
+        """`kinds`: task of each application, by id. `all_spending`: of all pipelines of the tenant.
+
+        Raises: BadPipeline.
+        """
         self.pipeline = pipeline
         self.graph = Graph.of(pipeline.stages, kinds)
         self._runner = runner

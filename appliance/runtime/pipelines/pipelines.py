@@ -3,6 +3,7 @@
 Event-loop thread only.
 """
 
+import asyncio
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -10,8 +11,16 @@ from dataclasses import dataclass
 
 from appliance.clock import NS_PER_S, Clock
 from appliance.domain.catalogue import Application
-from appliance.domain.errors import ModelUnavailable, UnknownClient, UnknownPipeline
+from appliance.domain.errors import (
+    BadMedia,
+    BadTensor,
+    DeadlineExceeded,
+    ModelUnavailable,
+    UnknownClient,
+    UnknownPipeline,
+)
 from appliance.domain.pipeline import Ask, Pipeline, PipelineClient, PipelinePlan
+from appliance.domain.promised import PromiseEnd
 from appliance.domain.session import RATE_MIN
 from appliance.runtime.catalogue import Catalogue, Entry
 from appliance.runtime.pipelines.accounts import UNPRICED, Cost, Tariff
@@ -24,7 +33,7 @@ from appliance.runtime.pipelines.planning import Planning
 from appliance.runtime.pipelines.planning_figures import PlanningFigures
 from appliance.runtime.pipelines.ports import StageRunner
 from appliance.runtime.serving.engine import Engine
-from appliance.runtime.serving.spending import Spending
+from appliance.runtime.serving.spending import SpendingByTenant
 from appliance.tasks.base import Media
 
 
@@ -109,7 +118,7 @@ class Pipelines:
         self._new_id = new_id
         self.live: dict[str, LivePipeline] = {}
         """By id; to be read only."""
-        self.spending = Spending()
+        self.spending = SpendingByTenant()
         """Processor time of the frames of all, of those that are no more, too."""
 
     def plan_with(self, planning: Planning) -> None:
@@ -131,7 +140,7 @@ class Pipelines:
     def put(self, pipeline: Pipeline) -> LivePipeline:
         """A new one, or one that was changed: its frames under way go on as it was. One that is what it was stays."""
         kinds = runnable_kinds(self._catalogue, pipeline)
-        live = LivePipeline(pipeline, kinds, self._stages, self._clock, self.tariff, self.spending)
+        live = LivePipeline(pipeline, kinds, self._stages, self._clock, self.tariff, self.spending.of(pipeline.tenant))
         before = self.live.get(pipeline.id)
         if before is not None and (before.pipeline, before.graph) == (pipeline, live.graph):
             return before
@@ -218,9 +227,16 @@ class Pipelines:
         second = frames.begins(now_ns, is_joined=is_joined)
         frame = FrameRun(live, call, self._stages, self._clock)
         is_answered = False
+        broken: PromiseEnd | None = PromiseEnd.FAILED
         try:
             await frame.run(media)
             is_answered = True
+        except (BadMedia, BadTensor, asyncio.CancelledError):  # the caller's doing
+            broken = None
+            raise
+        except DeadlineExceeded:
+            broken = PromiseEnd.LATE
+            raise
         finally:
             if is_joined:
                 live.clients.ends(call.client, self._clock.now_ns())
@@ -231,6 +247,7 @@ class Pipelines:
                 is_late=self._clock.now_ns() - call.arrival_ns > slo_ns,
                 is_dropped=frame.has_dropped,
                 has_errors=frame.has_errors,
+                broken=PromiseEnd.REFUSED if frame.is_turned_away else broken,
             )
         found = self.tariff.of({kind: ns / NS_PER_S for kind, ns in frame.spending.by_kind.items()})
         cost = {"seconds": round(found.seconds, 9), "joules": _rounded(found.joules), "price": _rounded(found.price)}

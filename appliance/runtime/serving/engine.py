@@ -42,7 +42,7 @@ from appliance.runtime.serving.reservations import Reservations
 from appliance.runtime.serving.runs_in_parts import RunsInParts
 from appliance.runtime.serving.scheduler import Scheduler
 from appliance.runtime.serving.sequences import Key, Sequences
-from appliance.runtime.serving.spending import SingleCallSpending
+from appliance.runtime.serving.spending import SpendingByTenant
 from appliance.runtime.serving.staging import StagedJob
 from appliance.runtime.serving.trial_samples import TrialSamples
 from appliance.runtime.serving.worker import Worker
@@ -97,7 +97,7 @@ class Engine:
         self.outcomes = Outcomes(clock, catalogue, telemetry, decisions, trials)
         self._residency = residency
         workers = sum(group.workers for group in groups)
-        self.single_calls = SingleCallSpending()
+        self.single_calls = SpendingByTenant()
         """Processor time of requests that have no meter of their own."""
         self.on_processors: Callable[[], None] = lambda: None
         """Called when processors have come or gone."""

@@ -22,7 +22,7 @@ from appliance.runtime.serving.placement import Placed
 from appliance.runtime.serving.queue import Queue
 from appliance.runtime.serving.reservations import Reservations
 from appliance.runtime.serving.sole_caller import SoleCaller
-from appliance.runtime.serving.spending import SingleCallSpending
+from appliance.runtime.serving.spending import SpendingByTenant
 from appliance.runtime.serving.unplanned import UnplannedRuns
 
 _OVERRUN = 20
@@ -54,7 +54,7 @@ class InlineRuns:
         memory: MemoryManager,
         processor: Processor,
         reservations: Reservations,
-        single_calls: SingleCallSpending,
+        single_calls: SpendingByTenant,
         short_ns_max: int,
         alone_ns_max: int,
     ) -> None:

@@ -9,8 +9,10 @@ from typing import Any
 from appliance.clock import NS_PER_MS, Clock
 from appliance.domain.errors import (
     ApplianceError,
+    Busy,
     DeadlineExceeded,
     LimitReached,
+    OutOfMemory,
     Overloaded,
     QueueFull,
     RunFailed,
@@ -18,6 +20,7 @@ from appliance.domain.errors import (
     Unavailable,
 )
 from appliance.domain.notable import Cause, Kind, Spent
+from appliance.domain.promised import PromiseEnd
 from appliance.domain.request import RanPart, Request, Result
 from appliance.runtime.catalogue import Catalogue, Entry
 from appliance.runtime.decisions.limits import admission, drop
@@ -30,6 +33,8 @@ from appliance.runtime.telemetry import Telemetry
 
 _BREAK_THE_SLO = (DeadlineExceeded, Overloaded, QueueFull, RunFailed, Unavailable)
 """What keeps the box from answering; other errors, and `RunRefused`, are the caller's."""
+_NO_ROOM = (Overloaded, QueueFull, OutOfMemory, Busy)
+"""Of those: the box had no room for the request."""
 
 EndedRun = tuple[dict[str, Any], int, int, int]
 """A run that has ended well: (outputs, start, end, items; 0 where it is counted with another request's)."""
@@ -135,10 +140,9 @@ class Outcomes:
             self._decisions.record("admission", admission(request, quota, error))
         variant, key = self._counted(request, entry)
         took_ns = now_ns - request.arrival_ns
-        is_broken = _breaks_slo(request, entry.application.latency_slo_ms, error)
+        broken = _broken_slo(request, entry.application.latency_slo_ms, error)
         is_ours = _is_boxes_fault(error) and not isinstance(error, DeadlineExceeded)
-        kept = False if is_broken else None
-        self._telemetry.failed(key, outcome, took_ns, slo_kept=kept, is_boxes_fault=is_ours)
+        self._telemetry.failed(key, outcome, took_ns, broken, is_boxes_fault=is_ours)
         notable = self._telemetry.notable
         if notable is not None:
             causes = (Cause.FAILED, Cause.LATE) if isinstance(error, DeadlineExceeded) else (Cause.FAILED,)
@@ -177,10 +181,14 @@ def _is_boxes_fault(error: Exception) -> bool:
     return isinstance(error, _BREAK_THE_SLO) and not isinstance(error, RunRefused)
 
 
-def _breaks_slo(request: Request, slo_ms: float | None, error: Exception) -> bool:
-    """Whether a promise is broken by this error; not where the caller was in more haste than the SLO."""
+def _broken_slo(request: Request, slo_ms: float | None, error: Exception) -> PromiseEnd | None:
+    """How a promise is broken by this error; None: it is not, for example where the caller was in more haste than the
+    SLO.
+    """
     if slo_ms is None or not _is_boxes_fault(error):
-        return False
+        return None
+    if not isinstance(error, DeadlineExceeded):
+        return PromiseEnd.REFUSED if isinstance(error, _NO_ROOM) else PromiseEnd.FAILED
     promised_ns = request.arrival_ns + int(slo_ms * NS_PER_MS)
     is_hasty = request.deadline_ns is not None and request.deadline_ns < promised_ns
-    return not (is_hasty and isinstance(error, DeadlineExceeded))
+    return None if is_hasty else PromiseEnd.LATE

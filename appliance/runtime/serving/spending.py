@@ -6,9 +6,6 @@ The processors' busy time is that of all who spend, together. Event-loop thread 
 
 from collections.abc import Mapping
 
-_TENANTS_MAX = 4096
-"""Whose spending is kept apart; beyond, all begin anew."""
-
 
 class Spending:
     """Implements `RunMeter`. What is spent for a part is spent for the whole, too."""
@@ -35,9 +32,14 @@ class Spending:
         """On all kinds."""
         return sum(self._by_kind.values())
 
+    @property
+    def totals(self) -> tuple[int, ...]:
+        """Return the nanoseconds on all kinds."""
+        return (self.total_ns,)
 
-class SingleCallSpending(Spending):
-    """That of requests that have no meter of their own, together and by who asked."""
+
+class SpendingByTenant(Spending):
+    """That of all tenants together, and of each."""
 
     __slots__ = ("_of",)
 
@@ -49,12 +51,14 @@ class SingleCallSpending(Spending):
         """What is spent for a tenant is spent here, too."""
         found = self._of.get(tenant)
         if found is None:
-            if len(self._of) >= _TENANTS_MAX:
-                self._of.clear()
             found = self._of[tenant] = Spending(self)
         return found
 
     @property
     def by_tenant(self) -> Mapping[str, Spending]:
-        """Since the start, or since they began anew."""
+        """Since the start."""
         return self._of
+
+    def forget(self, tenant: str) -> None:
+        """Begin anew with a tenant that is gone: another one may have its name one day."""
+        self._of.pop(tenant, None)

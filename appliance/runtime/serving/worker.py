@@ -19,7 +19,7 @@ from appliance.runtime.ports import RunGroup
 from appliance.runtime.serving.batching import Batch, Batching
 from appliance.runtime.serving.job import Job, RunAgain
 from appliance.runtime.serving.queue import Queue
-from appliance.runtime.serving.spending import SingleCallSpending
+from appliance.runtime.serving.spending import SpendingByTenant
 from appliance.runtime.serving.unplanned import UnplannedRuns
 from appliance.tasks.padding import Padded, cropped
 
@@ -34,7 +34,7 @@ class Worker:
         queue: Queue,
         release: Callable[[LoadedBuild], None],
         batching: Batching,
-        single_calls: SingleCallSpending,
+        single_calls: SpendingByTenant,
         index: int = 0,
     ) -> None:
         """`release` unpins the build of a run whose caller went away; `single_calls`: who pays for requests that

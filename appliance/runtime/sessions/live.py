@@ -202,6 +202,11 @@ class LiveSession:
         return self.latency_windows.kept + self.accuracy_windows.kept
 
     @property
+    def totals(self) -> tuple[int, ...]:
+        """Return its windows as `PromiseCounts` does: kept, late, refused and failed; none is late or refused."""
+        return self.kept, 0, 0, self.windows - self.kept
+
+    @property
     def newest(self) -> int | None:
         """The highest frame that has come."""
         return self._newest

@@ -26,7 +26,7 @@ from appliance.runtime.pipelines.environment import PlannedPipeline
 from appliance.runtime.pipelines.planning import Planning
 from appliance.runtime.pipelines.windows import Totals
 from appliance.runtime.ports import Background, RunGroup
-from appliance.runtime.serving.spending import SingleCallSpending, Spending
+from appliance.runtime.serving.spending import Spending, SpendingByTenant
 from tests.checkers.pipeline import broken
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
@@ -260,7 +260,7 @@ def replayed(bench: PlanningBench) -> int:
     return count
 
 
-class SingleCalls(SingleCallSpending):
+class SingleCalls(SpendingByTenant):
     """Single calls of tenants that keep a number of workers busy from now on."""
 
     def __init__(self, bench: PlanningBench, **workers: float) -> None:
@@ -269,7 +269,7 @@ class SingleCalls(SingleCallSpending):
 
     @property
     def by_tenant(self) -> Mapping[str, Spending]:
-        found = SingleCallSpending()
+        found = SpendingByTenant()
         for tenant, workers in self._workers.items():
             found.of(tenant).ran("cpu", int(workers * (self._bench.now_ns - self._since_ns)))
         return found.by_tenant

@@ -28,7 +28,7 @@ from appliance.runtime.profiles.times import RunTimes
 from appliance.runtime.serving.batching import Batching
 from appliance.runtime.serving.job import Job
 from appliance.runtime.serving.queue import Queue
-from appliance.runtime.serving.spending import SingleCallSpending
+from appliance.runtime.serving.spending import SpendingByTenant
 from appliance.runtime.serving.staging import StagedJob
 from appliance.runtime.serving.worker import Worker
 from tests.runtime.serving.jobs import SERVABLE, job
@@ -84,7 +84,7 @@ class Bench:
         batching = Batching(self.clock, self.queue, NoBatching(), self.memory, workers)
         group = RunGroup("p", workers, self.processor, {"cpu": ""}, stage=self.processor.stage)
         self.workers = [
-            Worker(self.clock, group, self.queue, self.released.append, batching, SingleCallSpending())
+            Worker(self.clock, group, self.queue, self.released.append, batching, SpendingByTenant())
             for _ in range(workers)
         ]
         self.tasks = [asyncio.ensure_future(worker.work()) for worker in self.workers]

@@ -20,7 +20,7 @@ from appliance.runtime.ports import RunGroup
 from appliance.runtime.serving.batching import Batching
 from appliance.runtime.serving.job import Job
 from appliance.runtime.serving.queue import Queue
-from appliance.runtime.serving.spending import SingleCallSpending
+from appliance.runtime.serving.spending import SpendingByTenant
 from appliance.runtime.serving.worker import Worker
 from tests.fakes.clock import settle, story
 from tests.fakes.processor import Cost, FakeProcessor, Handle
@@ -37,7 +37,7 @@ class WorkerBench:
         self.released: list[LoadedBuild] = []
         batching = Batching(self.clock, self.queue, ByProfile(), RunMemory(lambda: 0, lambda: 0), 1)
         group = RunGroup("p", 1, self.processor, {"cpu": ""})
-        self.worker = Worker(self.clock, group, self.queue, self.released.append, batching, SingleCallSpending())
+        self.worker = Worker(self.clock, group, self.queue, self.released.append, batching, SpendingByTenant())
 
     def put(self) -> Job:
         each = job()

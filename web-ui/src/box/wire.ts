@@ -966,6 +966,38 @@ export interface components {
             shared_rows_max: number;
             wake_ms?: number | null;
         };
+        PromiseCellsShape: {
+            down_s: (number | null)[];
+            failed: number[];
+            kept: number[];
+            late: number[];
+            refused: number[];
+        };
+        PromiseHistoriesShape: {
+            items: components["schemas"]["PromiseHistoryShape"][];
+        };
+        PromiseHistoryShape: {
+            day: components["schemas"]["PromiseSpanShape"];
+            hour: components["schemas"]["PromiseSpanShape"];
+            kind: string;
+            latency_slo_ms: number | null;
+            month: components["schemas"]["PromiseSpanShape"];
+            name: string;
+            of: string;
+            tenant: string;
+        };
+        PromiseSpanShape: {
+            cell_s: number;
+            cells?: components["schemas"]["PromiseCellsShape"] | null;
+            down_s: number;
+            failed: number;
+            kept: number;
+            late: number;
+            refused: number;
+            share: number | null;
+            /** Format: date-time */
+            start: string;
+        };
         QuotaShape: {
             concurrent_requests?: number | null;
             isolation?: components["schemas"]["Isolation"] | null;
@@ -1306,6 +1338,8 @@ export interface components {
             type: "slo-not-kept";
             variant: string;
         };
+        /** @enum {string} */
+        Span: "hour" | "day" | "month";
         StageFiguresShape: {
             ballooning?: number | null;
             /** @default 0 */
@@ -1462,10 +1496,23 @@ export interface components {
             requests_per_s: number | null;
             stored_bytes: number;
         };
+        TenantUsedShape: {
+            memory_bytes: number;
+            name: string;
+            processor_s: number;
+            requests: number;
+            stored_bytes: number;
+        };
         TenantWithUseShape: {
             name: string;
             quota: components["schemas"]["QuotaShape"];
             use: components["schemas"]["TenantUseShape"];
+        };
+        TenantsUsedShape: {
+            items: components["schemas"]["TenantUsedShape"][];
+            next_cursor?: string | null;
+            /** Format: date-time */
+            start: string;
         };
         TensorShape: {
             datatype: string;
@@ -1530,6 +1577,8 @@ export interface components {
             /** Format: date-time */
             updated_at: string;
         };
+        /** @enum {string} */
+        UseSort: "name" | "requests" | "processor_s" | "memory_bytes" | "stored_bytes";
         VariantShape: {
             accuracy: components["schemas"]["AccuracyShape"] | null;
             /** @default [] */
