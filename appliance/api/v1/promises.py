@@ -68,7 +68,7 @@ def _unverified_warnings(entry: Entry) -> list[UnverifiedWarning]:
     told += sorted({one.accuracy.unused for one in left_out if one.accuracy and one.accuracy.unused})
     told.append("requests get such a variant only by its name")
     if any(one.awaits_trial for one in left_out) and entry.application.verify is Verify.ON:
-        told.append("while the box is idle it is tried beside the original on requests")
+        told.append("while the box is idle, requests run on it and on the original for comparison")
     if doubtful:
         which = f" for {', '.join(one.name for one in doubtful)}" if len(doubtful) < len(left_out) else ""
         samples = f"{CALIBRATION_SAMPLES_MIN} calibration samples or more, or evaluation samples,"
