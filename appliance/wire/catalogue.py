@@ -454,9 +454,9 @@ class UnverifiedWarning(Shape):
     variants: list[str] = Field(examples=[["int8", "fp16"]])
     detail: str = Field(
         examples=[
-            "unverified, because compared with the original on noise only: int8, fp16; requests get such a variant "
-            "only by its name; while the box is idle, requests run on it and on the original for comparison; upload "
-            "the model with 8 calibration samples or more, or evaluation samples, or set unverified to allow"
+            "int8, fp16: compared with the original on noise only. Unverified variants answer only requests that name "
+            "them. While the box is idle, requests run on them and on the original for comparison. Upload the model "
+            "with 8 calibration samples or more, or evaluation samples, or set unverified to allow"
         ]
     )
     """For a person."""

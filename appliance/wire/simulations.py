@@ -47,7 +47,7 @@ class PipelineEdit(Order):
 
 
 class MemoryEdit(Order):
-    """Another budget. Guards and other processes beside models take the same of it as now."""
+    """Another budget. Guards and other processes take the same of it as now."""
 
     kind: Literal["memory"]
     budget_mb: Real = Field(gt=0, le=1e7, examples=[512.0])
@@ -189,7 +189,7 @@ class SimulationReport(Shape):
     models_mb: dict[str, list[float]]
     """Model → memory of its variants, the largest first; `others` are the models beyond the first eight."""
     processes_mb: list[float]
-    """Memory of guards and other processes beside models."""
+    """Memory of guards and other processes."""
     runs_mb: list[float]
     """Memory of runs: their activations."""
     free_mb: list[float]

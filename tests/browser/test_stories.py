@@ -144,6 +144,57 @@ def test_overview_and_memory_page_show_one_account_of_memory(tab: Tab, box: Box)
         assert "fp32" in row.first.inner_text()
 
 
+def test_application_page_folds_decisions_on_a_phone_and_opens_one_where_it_was_clicked(tab: Tab, box: Box) -> None:
+    """Of 25 long decisions a phone shows four, and the page stays short; the figures stand in the row of the click."""
+
+    def decided(id: int) -> dict[str, Any]:
+        reason = f"attempt {id} did not find room. " + "Some figures follow here. " * 20
+        made = {
+            "id": str(id),
+            "at": "2026-05-01T13:01:00+00:00",
+            "kind": "residency",
+            "application": f"default/{MODEL}",
+        }
+        return made | {"reason": reason, "concerned": [], "problem": {"asked": id}, "answer": {"found": id}}
+
+    def answered(route: Any) -> None:
+        place = route.request.url.partition("/v1/decisions")[2]
+        listed = {"items": [decided(id) for id in range(25, 0, -1)], "next_cursor": None}
+        route.fulfill(json=decided(int(place[1:])) if place.startswith("/") else listed)
+
+    with tab(key=None, shape="phone") as page:
+        page.route("**/v1/decisions*", answered)
+        page.route("**/v1/decisions/*", answered)
+        sign_in(page, box.server.admin_key)
+        page.goto(f"{box.server.url}/applications/{MODEL}")
+        rows = page.get_by_role("row").filter(has_text="did not find room")
+        rows.first.wait_for()
+        assert rows.count() == 4
+        assert page.evaluate("document.documentElement.scrollHeight") <= 4000
+        row = rows.filter(has_text="attempt 24")
+        row.locator("summary").first.click()
+        row.get_by_text("What was decided").click()
+        row.get_by_text('"found": 24').wait_for()
+        page.get_by_role("button", name="Show all 25").click()
+        until(lambda: rows.count() == 25, "all decisions")
+        assert page.url.endswith(f"/applications/{MODEL}")
+
+
+def test_page_asks_the_box_once_when_it_opens(tab: Tab, box: Box) -> None:
+    """Also where the line to the box begins with events that are older than the page. The page asks for the list of
+    tenants once, and for the system every few seconds.
+    """
+    with tab(key=None) as page:
+        sign_in(page, box.server.admin_key)
+        asked: list[str] = []
+        page.on("request", lambda one: asked.append(one.url.partition("/v1/")[2].partition("?")[0]))
+        page.goto(box.server.url)
+        page.locator(".log li").first.wait_for()  # the line has begun
+        with page.expect_response("**/v1/system"):
+            pass
+        assert asked.count("tenants") == 1
+
+
 def test_browser_import_resumes_after_broken_upload_and_reload(tab: Tab, box: Box, tmp_path: Path) -> None:
     """In pieces; the connection breaks, the page is loaded anew, the same file is chosen, and the upload goes on."""
     name = "numerals"
@@ -618,6 +669,13 @@ def test_simulation_page_compares_today_with_the_edited_load(tab: Tab, box: Box)
         page.get_by_role("button", name="Simulate").click()
         row = page.get_by_role("row", name="Requests").first
         row.wait_for()
+        page.get_by_text("of which guards and other processes take").wait_for()
+        page.get_by_role("img", name="Memory: With your change").wait_for()
+        page.get_by_role("img", name="Requests: With your change").wait_for()
+        parts = [
+            page.get_by_role("row", name=f"Fullest moment: {part}") for part in ("models", "guards", "runs", "free")
+        ]
+        assert all(part.count() == 1 for part in parts)
         today, edited = (row.get_by_role("cell").nth(at).inner_text().replace(",", "") for at in (1, 2))
         assert int(edited) > 2000 > int(today)
         page.get_by_role("status").filter(has_text="The change fits").wait_for()

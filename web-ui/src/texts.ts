@@ -664,6 +664,7 @@ export const t = {
     inputs: 'What was known',
     answer: 'What was decided',
     free: 'free',
+    runs: 'runs under way',
     others: 'others',
     otherModels: 'other models',
     unseen: 'models of other tenants',

@@ -59,7 +59,7 @@ def _make_memory(box: dict[str, Any], budget_mb: float, place: str) -> None:
     """Give builds what processes beside them leave of a budget; runs have what the machine has beside that."""
     overhead_mb = box.get("overhead_mb", 0.0)
     if budget_mb <= overhead_mb:
-        reason = f"guards and other processes beside models take {overhead_mb:.0f} MB: no model would have room"
+        reason = f"guards and other processes take {overhead_mb:.0f} MB: no model would have room"
         raise BadEdit(edit=f"{place}.budget_mb", reason=reason)
     grows_mb = budget_mb - overhead_mb - box["memory_mb"]
     box["memory_mb"] += grows_mb
