@@ -49,7 +49,7 @@ def _models(samples: Sequence[Sample]) -> dict[str, list[float]]:
 
 def _requests(answers: Sequence[Answer], width_s: float) -> dict[str, list[int]]:
     """Return how many requests of each stretch of time ended how."""
-    found = {kind: [0] * COLUMNS for kind in KINDS}
+    found: dict[str, list[int]] = {kind: [0] * COLUMNS for kind in KINDS}
     for answer in answers:
         column = min(COLUMNS - 1, int(answer.at_ns / NS_PER_S / width_s))
         found[answer.kind][column] += 1
