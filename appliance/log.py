@@ -49,7 +49,7 @@ def configure(level: str, style: str) -> None:
     ]
 
     def of_dropped(count: int) -> str:
-        event: Any = {"event": "log lines dropped: nobody read them", "lines": count, "component": "log"}
+        event: Any = {"event": "log lines dropped, because they were not read", "lines": count, "component": "log"}
         for process in processors[1:]:
             event = process(None, "warning", event)
         return f"{event}\n"

@@ -232,7 +232,7 @@ class ImportSettings(Section):
     file_bytes_max: int = Field(16 * GIB, ge=MIB)
     """Largest file a child may write."""
     accuracy_floor: float = Field(0.5, ge=0, le=1)
-    """Accuracy (or fidelity) below which a made variant is excluded."""
+    """Accuracy, or without labels agreement with the original, below which a made variant is excluded."""
     ladder_max: int = Field(3, ge=1, le=8)
     """Input sizes made of a model with free height and width."""
     batch_max: int = Field(8, ge=1, le=128)
@@ -244,7 +244,7 @@ class ImportSettings(Section):
     jobs_kept_days: int = Field(30, ge=1)
     """Days after which a finished job is forgotten."""
     eval_samples_max: int = Field(64, ge=1)
-    """Samples per accuracy measurement."""
+    """Samples per measurement of accuracy or agreement."""
     calibration_samples_max: int = Field(32, ge=1)
     """Inputs used to calibrate static quantisation."""
     parts_max: int = Field(16, ge=0, le=64)

@@ -46,7 +46,7 @@ SwaggerUIBundle({
 """
 PROBLEM_SCHEMA = {
     "title": "Problem",
-    "description": "RFC 9457. Facts of the error stand beside these members.",
+    "description": "RFC 9457. The facts of the error are further members.",
     "type": "object",
     "required": ["type", "title", "status", "detail"],
     "properties": {

@@ -98,7 +98,7 @@ TAGS = [
     {"name": "jobs", "description": "Imports and how far they have come."},
     {"name": "applications", "description": "Registered uses of models, with their promises."},
     {"name": "pipelines", "description": "Frames through several networks, with one SLO over all of it."},
-    {"name": "tenants", "description": "Who pays, what they may use, and the keys that open the box."},
+    {"name": "tenants", "description": "Tenants, their quotas, and the keys that open the box."},
     {"name": "sign-in", "description": "Browsers: a key for a cookie."},
     {"name": "system", "description": "What the box is, does and holds."},
     {"name": "notifications", "description": "Who is told outside of the box that something is wrong."},

@@ -36,6 +36,8 @@ class Simulation:
     error: str = ""
     today: Mapping[str, Any] | None = None
     edited: Mapping[str, Any] | None = None
+    reports: Mapping[str, Any] | None = None
+    """`today` and `edited` over time, and why memory was given to whom, once it is done."""
     task: "asyncio.Task[None] | None" = field(default=None, repr=False)
 
 
@@ -119,7 +121,7 @@ class Simulations:
             if "error" in result:
                 made.state, made.error = "failed", str(result["error"])
             else:
-                made.today, made.edited = result["today"], result["edited"]
+                made.today, made.edited, made.reports = result["today"], result["edited"], result["reports"]
                 made.state, made.percent = "done", 100.0
 
 

@@ -72,7 +72,9 @@ def create_application(
     latency_slo_ms: Annotated[
         float | None, typer.Option(help="Promised latency, also the deadline of a request.", min=0.001)
     ] = None,
-    accuracy_min: Annotated[float, typer.Option(help="Variants below this are not chosen.", min=0, max=1)] = 0.0,
+    accuracy_min: Annotated[
+        float, typer.Option(help="Least accuracy, or agreement where there are no labels.", min=0, max=1)
+    ] = 0.0,
     weight: Annotated[float, typer.Option(help="Part of the tenant's share of the box.", min=0.001)] = 1.0,
     shared: Annotated[bool, typer.Option("--shared", help="Callable by every tenant.")] = False,
     late: Annotated[Late, typer.Option(help="What becomes of a request at its deadline.")] = Late.DROP,
@@ -121,7 +123,7 @@ def change_application(
     ] = None,
     no_slo: Annotated[bool, typer.Option("--no-slo", help="Promise no latency any more.")] = False,
     accuracy_min: Annotated[
-        float | None, typer.Option(help="Variants below this are not chosen.", min=0, max=1)
+        float | None, typer.Option(help="Least accuracy, or agreement where there are no labels.", min=0, max=1)
     ] = None,
     weight: Annotated[float | None, typer.Option(help="Part of the tenant's share of the box.", min=0.001)] = None,
     model: Annotated[str | None, typer.Option(help="Swap the network behind the name.")] = None,

@@ -17,9 +17,8 @@ LIST_MAX = 20
 def audit(
     box: Connection, limit: Annotated[int, typer.Option(help="Most entries, the newest first.", min=1)] = LIST_MAX
 ) -> None:
-    """List what was changed, when, with which key and from where, newest first; who signed in, and who was refused.
-
-    An admin key sees all of it, a tenant's key what concerned the tenant.
+    """List changes, sign-ins and refusals with their time, key and address, newest first. An admin key sees all of
+    them, a tenant's key those that concerned the tenant.
 
     [dim]$[/dim] appliance audit --limit 100
     """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 DEFAULT_URL = "http://127.0.0.1:8080"
 DEFAULT_STATE = Path("state")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-PANEL = "Which box, and who asks"
+PANEL = "Box and key"
 
 P = ParamSpec("P")
 One = TypeVar("One")

@@ -26,7 +26,7 @@ def row(decision: "DecisionShape") -> list[object]:
 
 def lines(decision: "DecisionShape", width: int) -> Iterator[str]:
     """All of a decision: the answer first, then what was known."""
-    asked = f"asked by {decision.application}" if decision.application else "nobody asked, or another tenant"
+    asked = f"asked by {decision.application}" if decision.application else "no request, or another tenant"
     head = f"decision {decision.id}, {decision.kind}, {moment(decision.at)} UTC, {asked}"
     yield from textwrap.wrap(head, width)
     if others := [name for name in decision.concerned if name != decision.application]:

@@ -38,7 +38,7 @@ def list_decisions(
     box: Connection,
     kind: Annotated[DecisionKind | None, typer.Option(help="Only decisions of this kind.")] = None,
     application: Annotated[
-        str | None, typer.Option(help="Only those that concerned this application (name, or tenant/name).")
+        str | None, typer.Option(help="Only decisions about this application (name, or tenant/name).")
     ] = None,
     outcome: Annotated[
         str | None, typer.Option(help="Only those with this outcome, for example cold or failed.")

@@ -16,7 +16,7 @@ def events(
     ] = None,
     kind: Annotated[
         list[str] | None,
-        typer.Option(help="Only events of this name, or whose names begin with this word; may be given several times."),
+        typer.Option(help="Only events whose name is this, or begins with this word. May be given several times."),
     ] = None,
 ) -> None:
     """Follow the box's events until Ctrl-C: loads, evictions, imports, keys, trouble.

@@ -34,7 +34,10 @@ def history(
     ] = "1h",
     listed: Annotated[bool, typer.Option("--list", help="Only say which series there are.")] = False,
     memory: Annotated[
-        bool, typer.Option("--memory", help="Instead: who was in memory, from when to when, and why it went.")
+        bool,
+        typer.Option(
+            "--memory", help="Show instead which variants were in memory, from when to when, and why they left."
+        ),
     ] = False,
     application: Annotated[str | None, typer.Option(help="With --memory: only this application.")] = None,
 ) -> None:
@@ -134,7 +137,7 @@ def _show_stays(found: "MemoryHistoryShape") -> None:
     reasons = {one.decision: one.reason for one in found.decisions}
     columns = ("from (UTC)", "to", "applications", "variant", "state", "size>", "came", "went", "because")
     rows = [_stay(one, reasons) for one in found.stays]
-    screen.show_table(columns, rows, "Nobody was in memory.")
+    screen.show_table(columns, rows, "Nothing was in memory.")
     if not found.is_whole:
         screen.say("There were more; the oldest are left out.")
 

@@ -9,7 +9,7 @@ from appliance.cli.connection import Connection, connected
 from appliance.terminal import screen
 from appliance.terminal.failure import CommandFailed
 
-app = typer.Typer(no_args_is_help=True, help="Keys: who may come in, and how far.")
+app = typer.Typer(no_args_is_help=True, help="Keys, and what they open.")
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
@@ -42,7 +42,7 @@ def list_keys(box: Connection, tenant: Annotated[str, typer.Argument(help="Whose
 @connected
 def create_key(
     box: Connection,
-    tenant: Annotated[str, typer.Argument(help="Whom the key is for.")],
+    tenant: Annotated[str, typer.Argument(help="What the key is for.")],
     role: Annotated[
         str,
         typer.Option(

@@ -19,7 +19,7 @@ def memory(
     watch: Annotated[bool, typer.Option("--watch", help="Go on until Ctrl-C.")] = False,
     every_s: Annotated[float, typer.Option("--every-s", help="Seconds between two looks of --watch.", min=0.1)] = 1.0,
 ) -> None:
-    """Show the memory budget with who holds what of it, and why.
+    """Show the memory budget: what takes it, and why.
 
     A row is a build that an application uses; its letter stands for it in the bar. An application inside its window is
     expected soon and keeps its place; one outside may have to make room, unless requests use it (pins). A time below

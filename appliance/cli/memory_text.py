@@ -14,8 +14,8 @@ from appliance.wire.box import BuildShape, ExpectationShape, HoldingShape, Memor
 LETTERS = string.ascii_uppercase + string.ascii_lowercase
 MANY = "#"
 """Stands for every build beyond the letters."""
-UNSEEN, BESIDE, FREE = "?", "+", "·"
-"""Models of other tenants, processes beside models, and what is free."""
+UNSEEN, BESIDE, RUNS, FREE = "?", "+", "%", "·"
+"""Models of other tenants, processes beside models, runs under way, and what is free."""
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
 BAR_WIDTH_MAX = 100
 NONE = "–"
@@ -45,12 +45,10 @@ def picture(memory: MemoryShape, width: int) -> RenderableType:
 
 def bar(memory: MemoryShape, builds: Sequence[BuildShape], width: int) -> Text:
     """The budget from left to right: each build by its letter, builds that the key does not see, processes beside
-    models, then what is free.
-
-    What is below half a cell has none.
+    models, runs under way, then free memory. A part below half a cell is not drawn.
     """
     parts = [(letter(index), build.bytes, COLOURS[index % len(COLOURS)]) for index, build in enumerate(builds)]
-    parts += [(UNSEEN, unseen_bytes(memory), ""), (BESIDE, memory.overhead_bytes, "")]
+    parts += [(UNSEEN, unseen_bytes(memory), ""), (BESIDE, memory.overhead_bytes, ""), (RUNS, run_bytes(memory), "")]
     whole = max(memory.budget_bytes, sum(taken for _, taken, _ in parts), 1)
     inside = width - 2
     edges = [round(at / whole * inside) for at in accumulate((taken for _, taken, _ in parts), initial=0)]
@@ -63,6 +61,11 @@ def bar(memory: MemoryShape, builds: Sequence[BuildShape], width: int) -> Text:
 def unseen_bytes(memory: MemoryShape) -> int:
     """Return the bytes of models that this key does not see."""
     return max(0, memory.used_bytes - memory.overhead_bytes - sum(build.bytes for build in memory.builds))
+
+
+def run_bytes(memory: MemoryShape) -> int:
+    """Return the bytes of the budget that runs take; what is more, the machine has beside the budget."""
+    return min(memory.runs_bytes, max(0, memory.budget_bytes - memory.used_bytes))
 
 
 def letter(index: int) -> str:
@@ -85,7 +88,7 @@ def duration(ms: float | None) -> str:
 
 
 def _summary(memory: MemoryShape) -> str:
-    beside = f", of them {size(memory.overhead_bytes)} beside models" if memory.overhead_bytes else ""
+    beside = f", of which other processes take {size(memory.overhead_bytes)}" if memory.overhead_bytes else ""
     asleep = sum(build.state == "asleep" for build in memory.builds)
     sleepers = f", of them {asleep} asleep ({size(memory.asleep_bytes)})" if asleep else ""
     return (
@@ -99,7 +102,9 @@ def _summary(memory: MemoryShape) -> str:
 def _key(memory: MemoryShape) -> Iterator[str]:
     """Lines on what of the bar has no row of its own."""
     if memory.beside:
-        yield f"{BESIDE} beside models: {', '.join(f'{one.of} {size(one.bytes)}' for one in memory.beside)}"
+        yield f"{BESIDE} other processes: {', '.join(f'{one.of} {size(one.bytes)}' for one in memory.beside)}"
+    if runs := run_bytes(memory):
+        yield f"{RUNS} runs under way: {size(runs)}"
     if unseen := unseen_bytes(memory):
         yield f"{UNSEEN} models of other tenants: {size(unseen)}"
 

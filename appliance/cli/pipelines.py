@@ -85,7 +85,7 @@ def change_pipeline(
         Path | None, typer.Argument(help="TOML or JSON with what is to be another way; `name` in it is passed over.")
     ] = None,
     slo_ms: Annotated[float | None, typer.Option("--slo-ms", help="From a frame's arrival to its answer.")] = None,
-    weight: Annotated[float | None, typer.Option(help="Beside the other pipelines.", min=0.001)] = None,
+    weight: Annotated[float | None, typer.Option(help="Weight among the pipelines.", min=0.001)] = None,
 ) -> None:
     """Change a pipeline of a running box; what is not named stays. It holds from the next frame on.
 

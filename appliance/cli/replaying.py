@@ -16,6 +16,7 @@ import httpx
 from appliance.cli.replay_inputs import Feed, Stream, Streams, feed_of
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.lab.outcome import Answer, Kind, Outcome, ProcessorUse
+from appliance.lab.processors import MemoryParts
 from appliance.lab.scenario import ApplicationShape, Scenario
 from appliance.lab.workload import Arrival, nanoseconds
 from appliance.terminal.failure import CommandFailed
@@ -85,6 +86,7 @@ class _Seen:
     behind_ns: list[int] = field(default_factory=list)
     compute_ns: int = 0
     memory_peak_bytes: int = 0
+    fullest: MemoryParts | None = None
 
 
 class Replay:
@@ -200,7 +202,11 @@ class Replay:
         if not response.is_success:
             raise CommandFailed(f"the box does not tell its memory: {response.text[:200]}")
         memory = MemoryShape.model_validate_json(response.content)
-        self._seen.memory_peak_bytes = max(self._seen.memory_peak_bytes, memory.used_bytes)
+        builds = memory.used_bytes - memory.overhead_bytes
+        self._seen.memory_peak_bytes = max(self._seen.memory_peak_bytes, builds)
+        free = memory.budget_bytes - memory.used_bytes - memory.runs_bytes
+        if self._seen.fullest is None or free < self._seen.fullest.free:
+            self._seen.fullest = MemoryParts(builds, memory.overhead_bytes, memory.runs_bytes, free)
         return memory
 
     async def _watch_memory(self) -> None:
@@ -218,8 +224,9 @@ class Replay:
             answers=tuple(self._seen.answers),
             end_ns=elapsed_ns,
             processors={processor.name: ProcessorUse(busy, runs, runs)},
-            memory_bytes=after.budget_bytes,
+            memory_bytes=after.budget_bytes - after.overhead_bytes,
             memory_peak_bytes=self._seen.memory_peak_bytes,
+            fullest=self._seen.fullest,
             loads=after.loads - before.loads,
             replacements=after.replacements - before.replacements,
             evictions=after.evictions - before.evictions,

@@ -25,14 +25,15 @@ DURATION_S, RATE_RPS = 300.0, 0.5
 def scenario(
     box: Connection,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there.")] = None,
-    rate_rps: Annotated[float, typer.Option(min=0, help="Rate of applications that nobody has called yet.")] = RATE_RPS,
+    rate_rps: Annotated[float, typer.Option(min=0, help="Rate of applications without any request yet.")] = RATE_RPS,
     duration_s: Annotated[float, typer.Option(min=1, help="Length of the scenario.")] = DURATION_S,
 ) -> None:
     """Write the running box as a scenario: processors, budget, models with measured profiles, tenants, applications and
     their traffic.
 
     The traffic of an application is its mean rate since the box started. Run times are those of its latest requests,
-    once there are ten, and what is in memory now is in memory at the start. Accuracies are percent. With an admin key
+    once there are ten. What is in memory now is in memory at the start. Accuracies are percent; models without labels
+    have their agreement with the original. What guards, other processes and runs take is in it, too. With an admin key
     all tenants are in it, with a tenant's key what that tenant sees. `--json` writes JSON in place of TOML.
 
     [dim]$[/dim] appliance scenario -o box.toml

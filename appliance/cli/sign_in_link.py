@@ -23,10 +23,8 @@ def sign_in_link(
     ] = None,
     qr: Annotated[bool, typer.Option(help="Draw the link as a QR code, too.")] = True,
 ) -> None:
-    """Make a link that signs a browser in as this key, by default the admin key of this machine's box: good once, for
-    ten minutes.
-
-    Whoever opens it first is signed in; send it as you would send a key.
+    """Make a link that signs a browser in as this key, by default the admin key of this machine's box: it works once,
+    within ten minutes. The first browser that opens it is signed in, so send it as you would send a key.
 
     [dim]$[/dim] appliance sign-in-link --state /var/lib/edge-appliance
     """

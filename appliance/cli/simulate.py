@@ -94,7 +94,7 @@ def show_figures(document: dict[str, Any], memory_bytes: int) -> None:
         "cold>",
         "failed>",
         "dropped>",
-        "accuracy>",
+        "accuracy or agreement>",
         "utility>",
         "P50 ms>",
         "P99 ms>",
@@ -102,8 +102,10 @@ def show_figures(document: dict[str, Any], memory_bytes: int) -> None:
     rows = [_row(name, figures) for name, figures in document["applications"].items()]
     show_table(columns, [*rows, _row("all", document)], "no applications")
     use = ", ".join(f"{name} busy {use['busy']:.1%}" for name, use in document["processors"].items())
+    fullest = document.get("memory_fullest_mb")
+    beside = f" beside {fullest['processes']:.1f} MB of processes" if fullest and fullest["processes"] else ""
     say(
-        f"\nmemory at most {document['memory_peak_mb']:.1f} MB of {memory_bytes / 1e6:.1f} MB, "
+        f"\nmodels at most {document['memory_peak_mb']:.1f} MB of {memory_bytes / 1e6:.1f} MB{beside}, "
         f"{count(document['loads'], 'load')}, {count(document['wakes'], 'wake')}, "
         f"{count(document['replacements'], 'replacement')}, {count(document['evictions'], 'eviction')}; {use}; "
         f"wait {_wait(document['wait_ms'])}; "
@@ -126,7 +128,7 @@ def show_figures(document: dict[str, Any], memory_bytes: int) -> None:
         )
     if (best := document.get("clairvoyant")) is not None:
         say(
-            f"who knows every request beforehand: utility {best['utility_reached']:.2f} with "
+            f"a planner that knows every request: utility {best['utility_reached']:.2f} with "
             f"{best['cold_reached']:.1%} cold is reached, "
             f"more than {best['utility_most']:.2f} or less than {best['cold_least']:.1%} cold is impossible"
         )

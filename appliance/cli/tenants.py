@@ -9,7 +9,7 @@ from appliance.cli.connection import Connection, connected
 from appliance.domain.isolation import Isolation
 from appliance.terminal import screen
 
-app = typer.Typer(no_args_is_help=True, help="Tenants: who owns models, applications and keys.")
+app = typer.Typer(no_args_is_help=True, help="Tenants, the owners of models, applications and keys.")
 
 _HEADS = (
     "tenant",
@@ -65,7 +65,7 @@ Share = Annotated[
 ]
 Weight = Annotated[
     float | None,
-    typer.Option("--processor-weight", help="Part of the processor's time beside other tenants; 1.", min=0.001),
+    typer.Option("--processor-weight", help="Weight of the tenant when processor time is shared; 1.", min=0.001),
 ]
 Isolated = Annotated[
     Isolation | None,

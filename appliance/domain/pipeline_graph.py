@@ -221,7 +221,9 @@ class _Links:
 
     def _add_pick(self, stage: Pick) -> None:
         if len(stage.after) != 1:
-            raise self._mismatch(stage, "after", "a pick comes after one stage, whose items it chooses among")
+            raise self._mismatch(
+                stage, "after", "a pick needs one stage before it, and chooses among the items of that stage"
+            )
         level = self._chain(stage, stage.before)
         (before,) = stage.after
         if self.levels[before] == ROOT:
@@ -233,7 +235,11 @@ class _Links:
 
     def _add_join(self, stage: Join) -> None:
         if not stage.after:
-            raise self._mismatch(stage, "after", "a join comes after the stages whose answers it puts together")
+            raise self._mismatch(
+                stage,
+                "after",
+                "a join needs at least one stage before it, and puts the answers of these stages together",
+            )
         for one in stage.after:
             if isinstance(self._stages[self._positions[self._chosen_by(one)]], Crop):
                 raise self._mismatch(stage, "after", f"{one!r} cuts pictures and answers nothing: nothing to join")

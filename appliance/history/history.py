@@ -286,7 +286,7 @@ class History:
         try:
             file, is_new = self._made(), False
         except Damaged as error:
-            log.warning("the history is damaged, and begun anew", reason=str(error), kept=str(set_aside(self._path)))
+            log.warning("the history is damaged; a new one begins", reason=str(error), kept=str(set_aside(self._path)))
             file, is_new = self._made(), True
         return file, file.last_stay(), is_new
 

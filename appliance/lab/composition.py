@@ -21,6 +21,7 @@ from appliance.domain.catalogue import (
     Prefer,
     Profile,
     Quota,
+    RunBound,
     TaskSpec,
     Tenant,
     TensorSpec,
@@ -47,6 +48,7 @@ from appliance.lab.scenario import (
     VariantShape,
     megabytes,
     p99_of,
+    run_bytes_of,
     served_of,
 )
 from appliance.lab.workload import draw, predictions
@@ -107,8 +109,9 @@ def compose(scenario: Scenario) -> LabBox:
     clock, stopwatch = VirtualClock(), Stopwatch()
     telemetry = Telemetry(clock)
     journal = Journal(clock, telemetry)
-    memory = EmulatedMemory(scenario.memory_bytes)
-    machine = Machine(scenario.memory_bytes)
+    memory = EmulatedMemory(scenario.memory_bytes, megabytes(scenario.box.overhead_mb))
+    spare_bytes = megabytes(scenario.box.spare_mb)
+    machine = Machine(scenario.budget_bytes, max(Machine.SPARE_BYTES, spare_bytes))
     given = _given(scenario)
     box = EmulatedGroups(_cores(scenario, clock, memory))
     is_alone = len(box.processors) == 1
@@ -135,6 +138,8 @@ def compose(scenario: Scenario) -> LabBox:
         candidates=_candidates(scenario),
     )
     core = assemble(ports, _policies(scenario, stopwatch), _config(scenario))
+    core.memory.set_overhead(megabytes(scenario.box.overhead_mb))
+    core.memory.runs.spare_bytes = spare_bytes
     _fill(core.catalogue, scenario)
 
     def follow() -> None:
@@ -210,7 +215,7 @@ def _policies(scenario: Scenario, stopwatch: Stopwatch) -> Policies:
 def _config(scenario: Scenario) -> RuntimeConfig:
     box = scenario.box
     return RuntimeConfig(
-        budget_bytes=scenario.memory_bytes,
+        budget_bytes=scenario.budget_bytes,
         wait_ms_max=box.wait_ms_max,
         asleep_share=box.asleep_share,
         timeout_ms=box.timeout_ms,
@@ -324,6 +329,7 @@ def _profile(shape: VariantShape, processor: BoxProcessor, latencies: Table) -> 
         asleep_bytes=None if shape.asleep_mb is None else megabytes(shape.asleep_mb),
         wake_ns=None if shape.asleep_mb is None else round(shape.wakes_in_ms * NS_PER_MS),
         shared_rows_max=shape.together_max or max(batch for batch, _ in latencies),
+        runs=tuple(RunBound({INPUT: (batch,)}, 0.0, taken) for batch, taken in run_bytes_of(shape).items()),
     )
 
 
@@ -465,4 +471,5 @@ def _cost(
         asleep_bytes=None if shape.asleep_mb is None else megabytes(shape.asleep_mb * share),
         sleep_ns=round(shape.wakes_in_ms * share * NS_PER_MS),
         wake_ns=round(shape.wakes_in_ms * share * NS_PER_MS),
+        run_bytes=run_bytes_of(shape),
     )

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from appliance.domain.events import EventSink
 from appliance.lab.loop import START_NS, VirtualClock
 
+RESIDENCY = "residency"
+"""Kind of the decisions about who is in memory."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -30,7 +33,8 @@ class Edge:
 class Journal:
     """Ports `EventSink`, `WindowSink` and `DecisionSink`; passes events on.
 
-    Keeps nothing unless `keeps` is set: an hour has hundreds of thousands.
+    Keeps nothing unless `keeps` is set: an hour has hundreds of thousands. The first `residency_max` decisions about
+    memory are kept in any case, and all of them are counted.
     """
 
     def __init__(self, clock: VirtualClock, onward: EventSink, *, keeps: bool = False) -> None:
@@ -42,6 +46,8 @@ class Journal:
         self.events: list[Entry] = []
         self.edges: list[Edge] = []
         self.decisions: list[Entry] = []
+        self.residency_max = 0
+        self.residency_count = 0
 
     def emit(self, event: str, **facts: object) -> None:
         if self.keeps:
@@ -56,7 +62,9 @@ class Journal:
         self._edge(application, opens=False)
 
     def record(self, kind: str, decision: Mapping[str, object]) -> None:
-        if self.keeps:
+        is_residency = kind == RESIDENCY
+        self.residency_count += is_residency
+        if self.keeps or (is_residency and self.residency_count <= self.residency_max):
             self.decisions.append(Entry(self._clock.now_ns() - START_NS, kind, decision))
 
     def _edge(self, application: str, *, opens: bool) -> None:

@@ -1,11 +1,12 @@
 """What came of a simulation: one answer per request, and the figures that `appliance simulate --json` prints."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from appliance.clock import NS_PER_MS
 from appliance.domain.robustness import Served, robustness
+from appliance.lab.processors import MemoryParts
 
 Kind = Literal["warm", "cold", "failed", "dropped"]
 KINDS: tuple[Kind, ...] = ("warm", "cold", "failed", "dropped")
@@ -65,6 +66,8 @@ class Outcome:
     """Of a scenario with devices."""
     pipelines: Mapping[str, object] | None = None
     """Of a scenario with pipelines."""
+    fullest: MemoryParts | None = None
+    """What took memory when least was free; None: nobody counted."""
 
     def document(self) -> dict[str, object]:
         """As the format has it."""
@@ -85,6 +88,7 @@ class Outcome:
             "latency_ms": _latency(self.answers),
             "wait_ms": _wait(self.answers),
             "memory_peak_mb": self.memory_peak_bytes / 1e6,
+            **_fullest(self.fullest),
             "batch_mean": ratio(items, batches),
             "processors": {
                 name: {"busy": _rounded(use.busy), "idle": _rounded(1 - use.busy), "batches": use.batches}
@@ -107,6 +111,10 @@ class Outcome:
             "evictions": self.evictions,
             "decisions": dict(self.decisions),
         }
+
+
+def _fullest(parts: MemoryParts | None) -> dict[str, dict[str, float]]:
+    return {} if parts is None else {"memory_fullest_mb": {name: count / 1e6 for name, count in asdict(parts).items()}}
 
 
 def _counts(answers: Sequence[Answer]) -> dict[str, int]:

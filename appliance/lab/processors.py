@@ -43,6 +43,14 @@ class BuildCost:
     """None: it cannot sleep."""
     sleep_ns: int = 0
     wake_ns: int = 0
+    run_bytes: Mapping[int, int] = field(default_factory=dict)
+    """Bytes that runs take beside the build, by batch in ascending order."""
+
+    def run_bytes_of(self, batch: int) -> int:
+        """Return what a run takes: as the smallest batch that is no smaller, beyond the largest as that."""
+        return next(
+            (count for rows, count in self.run_bytes.items() if rows >= batch), max(self.run_bytes.values(), default=0)
+        )
 
     def run_ns_of(self, batch: int, concurrency: int) -> int:
         """As profiled for the nearest larger batch and concurrency; beyond the largest batch in proportion, beyond
@@ -80,16 +88,33 @@ class Handle:
     running: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryParts:
+    """Bytes of a budget by what takes them; they add up to the budget."""
+
+    builds: int
+    processes: int
+    runs: int
+    free: int
+    """Below zero where runs take what the machine has beside the budget."""
+
+
 class EmulatedMemory:
     """What the builds of one processor, or of several, take of a memory that has an end."""
 
-    def __init__(self, size_bytes: int) -> None:
+    def __init__(self, size_bytes: int, overhead_bytes: int = 0) -> None:
+        """`size_bytes`: what builds may take; `overhead_bytes`: what processes beside them take for good."""
         self._size_bytes = size_bytes
+        self._overhead_bytes = overhead_bytes
+        self._planners_bytes = 0
+        self._runs_bytes = 0
+        self.used_bytes = 0
+        self.fullest = self.parts()
+        """The parts at the moment when least was free."""
         self._held: dict[str, int] = {}
         self.present: dict[str, Handle | None] = {}
         """Builds that were asked for and not given back yet; None: it is being loaded, or waits for that without
         memory."""
-        self.used_bytes = 0
         self.peak_bytes = 0
 
     def hold(self, build_id: str, size: int) -> None:
@@ -97,9 +122,36 @@ class EmulatedMemory:
         self.used_bytes += size - self._held.pop(build_id, 0)
         if size:
             self._held[build_id] = size
-        if self.used_bytes > self._size_bytes:
-            raise Broken(f"{self.used_bytes} bytes in use where there are {self._size_bytes}")
+        if self.used_bytes + self._planners_bytes > self._size_bytes:
+            taken = self.used_bytes + self._planners_bytes
+            raise Broken(f"{taken} bytes in use where there are {self._size_bytes}")
         self.peak_bytes = max(self.peak_bytes, self.used_bytes)
+        self._note()
+
+    def plan_in(self, size: int) -> None:
+        """Count so many bytes from now on for processes that plan."""
+        self._planners_bytes = size
+        self._note()
+
+    def run_in(self, size: int) -> None:
+        """Count so many bytes more for runs, or less where `size` is negative."""
+        self._runs_bytes += size
+        self._note()
+
+    def _note(self) -> None:
+        parts = self.parts()
+        if parts.free < self.fullest.free:
+            self.fullest = parts
+
+    def held(self) -> Mapping[str, int]:
+        """Build → the bytes that it takes now."""
+        return self._held
+
+    def parts(self) -> MemoryParts:
+        """Return what takes memory now."""
+        processes = self._overhead_bytes + self._planners_bytes
+        free = self._size_bytes - self.used_bytes - self._planners_bytes - self._runs_bytes
+        return MemoryParts(self.used_bytes, processes, self._runs_bytes, free)
 
     def lose(self, kind: str) -> list[str]:
         """What is there for a kind of processor is gone; returns that. What is on its way there fails by itself."""
@@ -203,14 +255,16 @@ class EmulatedProcessor:
             raise Broken(f"{handle.build_id} runs but is {'asleep' if handle.is_asleep else 'not loaded'}")
         if self.running >= self._description.workers:
             raise Broken("more runs at once than workers")
-        start_ns = self._clock.now_ns()
+        start_ns, run_bytes = self._clock.now_ns(), handle.cost.run_bytes_of(batch)
         self.running += 1
         handle.running += 1
+        self.memory.run_in(run_bytes)
         try:
             await self._spend(self._run_ns(handle, batch))
         finally:
             self.running -= 1
             handle.running -= 1
+            self.memory.run_in(-run_bytes)
             self.busy_ns += self._clock.now_ns() - start_ns
         self.batches += 1
         self.items += batch

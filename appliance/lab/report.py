@@ -9,7 +9,7 @@ from typing import Any
 from appliance.clock import NS_PER_S
 from appliance.lab.journal import Entry
 from appliance.lab.outcome import Answer
-from appliance.lab.scenario import Scenario
+from appliance.lab.scenario import Scenario, megabytes
 from appliance.lab.simulation import Run
 from appliance.lab.timeline import Stay, Timeline, by_model, columns, levels, timeline_of
 from appliance.policies.residency import DEFAULT
@@ -34,7 +34,7 @@ def report(scenario: Scenario, run: Run, title: str) -> str:
     parts = [
         f"<h1>{escape(title)}</h1>",
         f"<p class=sub>policy <b>{escape(policy)}</b>, seed {scenario.seed}, {end_ns / NS_PER_S:.0f} s, "
-        f"{len(scenario.applications)} applications in {scenario.memory_bytes / 1e6:g} MB</p>",
+        f"{len(scenario.applications)} applications in {scenario.budget_bytes / 1e6:g} MB</p>",
         _tiles(document),
         "<h2>Memory</h2>",
         _memory(scenario, timeline, run.outcome.answers),
@@ -57,7 +57,11 @@ def _tiles(document: Mapping[str, Any]) -> str:
         ("warm", f"{document['warm'] / requests:.2%}", f"{document['warm']:,}"),
         ("cold", f"{document['cold'] / requests:.2%}", f"{document['cold']:,}"),
         ("failed or dropped", f"{lost / requests:.2%}", f"{document['failed']:,} + {document['dropped']:,}"),
-        ("utility", _number(document["utility"]), f"accuracy of the answered {_number(document['accuracy_mean'])}"),
+        (
+            "utility",
+            _number(document["utility"]),
+            f"accuracy or agreement of the answers {_number(document['accuracy_mean'])}",
+        ),
         (
             "latency P50 / P99",
             f"{_number(document['latency_ms']['p50'])} / {_number(document['latency_ms']['p99'])} ms",
@@ -81,7 +85,7 @@ def _applications(document: Mapping[str, Any]) -> str:
     most = max((a["requests"] for a in document["applications"].values()), default=0) or 1
     rows = "".join(_application(name, figures, most) for name, figures in document["applications"].items())
     legend = "".join(f"<span><i style='background:{colour}'></i>{kind}</span>" for kind, colour in KINDS.items())
-    numbers = (*KINDS, "accuracy", "utility", "P50 ms", "P99 ms")
+    numbers = (*KINDS, "accuracy or agreement", "utility", "P50 ms", "P99 ms")
     head = "<tr><th>application<th>" + "".join(f"<th class=n>{name}" for name in numbers)
     return f"<div class=legend>{legend}</div><div class=wide><table>{head}{rows}</table></div>"
 
@@ -117,9 +121,10 @@ def _memory(scenario: Scenario, timeline: Timeline, answers: Sequence[Answer]) -
     models = list(dict.fromkeys(a.model for a in scenario.applications))
     colours = {model: HUES[i % len(HUES)] for i, model in enumerate(models)}
     rows = levels(timeline, models, _COLUMNS)
-    top = max([scenario.memory_bytes, *(used for _, used in timeline.used)]) * 1.06
+    top = max([scenario.budget_bytes, *(used for _, used in timeline.used)]) * 1.06
     height = 20 + _STACK + 36 + _LANE * len(models) + 10
-    shapes = [*_axis(timeline, top, height), *_stack(rows, models, colours, top)]
+    beside = megabytes(scenario.box.overhead_mb)
+    shapes = [*_axis(timeline, top, height), *_processes(beside, top), *_stack(rows, models, colours, top, beside)]
     shapes += _budget(timeline, top)
     windows = by_model(timeline.windows)
     applications = {m: [a.name for a in scenario.applications if a.model == m] for m in models}
@@ -134,7 +139,7 @@ def _memory(scenario: Scenario, timeline: Timeline, answers: Sequence[Answer]) -
 
 
 _KEY = (
-    "Above: resident bytes, stacked; the fainter, the smaller the variant. Below: one lane per model; grey behind it = inside a window (a request is "
+    "Above: memory of the variants that are loaded, stacked on that of guards and other processes (grey); the fainter, the smaller the variant. Below: one lane per model; grey behind it = inside a window (a request is "
     "expected), bar = the variant in memory, ticks = requests that were <b class=cold>cold</b>, <b class=failed>failed</b> or "
     "<b class=dropped>dropped</b>. Point at a bar for its name."
 )
@@ -164,11 +169,24 @@ def _budget(timeline: Timeline, top: float) -> Iterable[str]:
     yield f"<text class=budget x={_LEFT + 4} y={_y(first, top) - 4:.1f}>budget {first / 1e6:g} MB</text>"
 
 
+def _processes(count_bytes: int, top: float) -> Iterable[str]:
+    """Yield the rectangle of guards and other processes beside builds."""
+    if count_bytes:
+        size = f"x={_LEFT} y={_y(count_bytes, top):.1f} width={_WIDTH} height={_STACK * count_bytes / top:.1f}"
+        title = f"guards and other processes: {count_bytes / 1e6:.1f} MB"
+        yield f"<rect class=processes {size}><title>{title}</title></rect>"
+
+
 def _stack(
-    rows: Sequence[tuple[Stay | None, ...]], models: Sequence[str], colours: Mapping[str, str], top: float
+    rows: Sequence[tuple[Stay | None, ...]],
+    models: Sequence[str],
+    colours: Mapping[str, str],
+    top: float,
+    beside: int,
 ) -> Iterable[str]:
+    """Yield a rectangle for each variant in memory, above the processes that take `beside` bytes."""
     for first, last in _runs([tuple(s and (s.model, s.variant) for s in row) for row in rows]):
-        base = 0
+        base = beside
         for model, stay in zip(models, rows[first], strict=True):
             if stay is not None:
                 title = f"{model} {stay.variant}: {stay.size_bytes / 1e6:.1f} MB"
@@ -286,7 +304,7 @@ h1 { font-size: 22px; margin: 0; } h2 { font-size: 16px; margin: 32px 0 8px; } .
 .tile b { font-size: 19px; font-variant-numeric: tabular-nums; }
 svg { width: 100%; height: auto; } svg text { font-size: 11px; fill: var(--soft); }
 svg text.variant { fill: var(--ink); font-size: 10px; pointer-events: none; paint-order: stroke; stroke: var(--paper); stroke-width: 2px; stroke-opacity: .5; }
-.grid { stroke: var(--line); } .window { fill: var(--window); }
+.grid { stroke: var(--line); } .window, .processes { fill: var(--window); }
 polyline.budget { fill: none; stroke: var(--failed); stroke-dasharray: 5 3; } svg text.budget { fill: var(--failed); }
 line.cold { stroke: var(--cold); } line.failed { stroke: var(--failed); } line.dropped { stroke: var(--dropped); }
 table { border-collapse: collapse; width: 100%; font-size: 13px; }

@@ -3,45 +3,67 @@ each.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from appliance.domain.errors import ApplianceError, DeadlineExceeded, LimitReached
-from appliance.domain.names import application_id
+from appliance.domain.names import application_id, content_of
 from appliance.domain.request import Request
 from appliance.domain.states import ResidencyState
-from appliance.lab.composition import TENSORS, LabBox, compose, resident_builds, sleeping_builds
+from appliance.lab.composition import TENSORS, LabBox, compose, content_names, resident_builds, sleeping_builds
 from appliance.lab.faults import MEMORY_TAKEN, Weather
 from appliance.lab.journal import Journal
 from appliance.lab.loop import START_NS, run_virtual
 from appliance.lab.outcome import Answer, Kind, Outcome, ProcessorUse
 from appliance.lab.pipelines.crowd import PipelineCrowd
-from appliance.lab.processors import Broken, EmulatedProcessor
-from appliance.lab.scenario import Scenario
+from appliance.lab.processors import Broken, EmulatedProcessor, MemoryParts
+from appliance.lab.scenario import Scenario, megabytes
 from appliance.lab.sessions.crowd import Crowd
 from appliance.lab.workload import Arrival, draw, nanoseconds
+from appliance.runtime.memory.planner_processes import REST_NS
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What took memory at one moment."""
+
+    at_ns: int
+    """After the start."""
+    models: Mapping[str, int]
+    """Model → bytes of its variants."""
+    parts: MemoryParts
 
 
 @dataclass(frozen=True)
 class Run:
-    """What a simulation leaves: its figures and, if it was asked to keep it, its journal."""
+    """What a simulation leaves: its figures and, where it was asked to keep them, its journal and samples of memory."""
 
     outcome: Outcome
     journal: Journal
+    samples: tuple[Sample, ...] = ()
 
 
 def simulate(
-    scenario: Scenario, *, keep_journal: bool = False, on_progress: Callable[[float], None] | None = None
+    scenario: Scenario,
+    *,
+    keep_journal: bool = False,
+    on_progress: Callable[[float], None] | None = None,
+    samples: int = 0,
+    decisions: int = 0,
 ) -> Run:
     """Run a scenario to the last answer; `on_progress` hears which share of its requests was sent.
+
+    `samples`: how often memory is looked at over `duration_s`, evenly. `decisions`: how many of the first decisions
+    about memory are kept, where the journal is not.
 
     Raises: Malformed (of a trace file); Broken, Deadlock ... when the engine is at fault.
     """
     arrivals = draw(scenario.arrivals, scenario.seed, scenario.duration_s, scenario.base_dir)
 
     async def story() -> Run:
-        return await _Simulation(scenario, arrivals, keep_journal, on_progress).run()
+        simulation = _Simulation(scenario, arrivals, keep_journal, on_progress)
+        return await simulation.run(samples, decisions)
 
     return run_virtual(story)
 
@@ -69,9 +91,11 @@ class _Simulation:
         streams = None if self._pipelines is None else self._pipelines.streams
         self._crowd = Crowd(scenario, self._box, streams) if scenario.sessions else None
         self._loads_before = 0
+        self._samples: list[Sample] = []
 
-    async def run(self) -> Run:
+    async def run(self, samples: int, decisions: int) -> Run:
         box = self._box
+        box.journal.residency_max = decisions
         await self._put_to_sleep()
         workers = [asyncio.create_task(worker.work(), name="worker") for worker in box.core.engine.workers]
         weather = Weather(box.clock, box.processors, box.machine, box.on_change)
@@ -88,6 +112,11 @@ class _Simulation:
             loops += [box.core.pressure.run(), box.core.memory_forecasting.run()]
         background = [*workers, *(asyncio.create_task(loop, name="loop") for loop in loops)]
         await self._fill_memory()
+        if self._scenario.box.planners_mb:
+            planners = plan_in_processes(box, megabytes(self._scenario.box.planners_mb))
+            background.append(asyncio.create_task(planners, name="planners"))
+        if samples:
+            background.append(asyncio.create_task(self._sample(samples), name="samples"))
         async with asyncio.TaskGroup() as tasks:
             if self._crowd is not None:
                 tasks.create_task(self._crowd.live(), name="devices")
@@ -104,7 +133,19 @@ class _Simulation:
         outcome = self._outcome(end_ns)
         box.journal.keeps = False  # clearing up is no part of the story
         await box.core.memory.close()
-        return Run(outcome, box.journal)
+        return Run(outcome, box.journal, tuple(self._samples))
+
+    async def _sample(self, count: int) -> None:
+        """Look at the memory `count` times over the duration of the scenario."""
+        names, clock = content_names(self._scenario), self._box.clock
+        step_ns = nanoseconds(self._scenario.duration_s or 0.0) // count
+        for number in range(count):
+            await clock.sleep_until_ns(START_NS + number * step_ns + step_ns // 2)
+            models: dict[str, int] = {}
+            for build, held in self._box.memory.held().items():
+                model, _variant = names[content_of(build)]
+                models[model] = models.get(model, 0) + held
+            self._samples.append(Sample(clock.now_ns() - START_NS, models, self._box.memory.parts()))
 
     async def _put_to_sleep(self) -> None:
         """Have asleep what is at the start, one by one and in no time; before the loop, which would wake it."""
@@ -186,8 +227,8 @@ class _Simulation:
     def _check_now(self) -> None:
         """What must hold at every event. Raises: Broken."""
         memory, queue = self._box.core.memory, self._box.core.queue
-        if memory.used_bytes > self._scenario.memory_bytes:
-            raise Broken(f"{memory.used_bytes} bytes counted where there are {self._scenario.memory_bytes}")
+        if memory.used_bytes > self._scenario.budget_bytes:
+            raise Broken(f"{memory.used_bytes} bytes counted where there are {self._scenario.budget_bytes}")
         if len(queue) > self._scenario.box.queue_total_max:
             raise Broken(f"{len(queue)} requests wait where {self._scenario.box.queue_total_max} may")
 
@@ -216,6 +257,7 @@ class _Simulation:
             processors={one.describe().name: _use(one, end_ns) for one in box.processors},
             memory_bytes=self._scenario.memory_bytes,
             memory_peak_bytes=box.memory.peak_bytes,
+            fullest=box.memory.fullest,
             loads=box.core.memory.loads - self._loads_before,
             replacements=box.core.memory.replacements,
             evictions=box.core.memory.evictions,
@@ -224,6 +266,21 @@ class _Simulation:
             sessions=None if self._crowd is None else self._crowd.figures(),
             pipelines=None if self._pipelines is None else self._pipelines.figures(),
         )
+
+
+async def plan_in_processes(box: LabBox, size_bytes: int) -> None:
+    """Have planner processes take memory that is free, as on a box: they end where a build needs it, and begin again
+    after a rest. Until cancelled.
+    """
+    process = box.core.planner_processes.process("planners", size_bytes)
+    process.end_now = lambda: box.memory.plan_in(0)
+    while True:
+        if not box.core.planner_processes.idle_bytes(()):
+            with suppress(OSError):  # there is no room
+                async with process.beginning():
+                    pass
+                box.memory.plan_in(size_bytes)
+        await box.clock.sleep_until_ns(box.clock.now_ns() + REST_NS)
 
 
 def _use(processor: EmulatedProcessor, end_ns: int) -> ProcessorUse:

@@ -57,7 +57,7 @@ def timeline_of(scenario: Scenario, journal: Journal, end_ns: int) -> Timeline:
         tuple(_stays(scenario, events, end_ns)),
         tuple(windows_of(scenario, journal.edges, end_ns)),
         tuple((e.at_ns, used) for e in events if isinstance(used := e.facts.get("used_bytes"), int)),
-        ((0, scenario.memory_bytes), *_budgets(events)),
+        ((0, scenario.budget_bytes), *_budgets(events)),
     )
 
 

@@ -2,7 +2,8 @@
 
 The wire: one JSON object on standard input, `{"limits": {...}, "parent": pid, "today": scenario, "edited": scenario}`;
 JSON lines on standard output, `{"progress": 0.5}` any number of times, then `{"today": figures, "edited": figures}` or
-`{"error": "..."}`, with `left_out`, the pipelines that are in neither. `appliance.api.simulations` starts it.
+`{"error": "..."}`, with `left_out`, the pipelines that are in neither, and `reports` by the same names.
+`appliance.api.simulations` starts it.
 """
 
 import json
@@ -25,8 +26,10 @@ def main() -> None:
     from appliance.lab.problems.base import Malformed
     from appliance.lab.scenario import parse_scenario
     from appliance.lab.simulation import simulate
+    from appliance.lab.what_if_report import COLUMNS, DECISIONS_MAX, report_of
 
     figures: dict[str, Any] = {}
+    reports: dict[str, Any] = {}
     left_out: list[str] = []
     try:
         today, left_out = without_malformed(order["today"])
@@ -34,13 +37,15 @@ def main() -> None:
         scenarios = {"today": parse_scenario(today), "edited": parse_scenario(edited)}
         for name, scenario in scenarios.items():
             report = _Report(len(figures) / len(scenarios), 1 / len(scenarios))
-            figures[name] = simulate(scenario, on_progress=report).outcome.document()
+            run = simulate(scenario, on_progress=report, samples=COLUMNS, decisions=DECISIONS_MAX)
+            figures[name] = run.outcome.document()
+            reports[name] = report_of(run, scenario.duration_s or 0.0)
             report(1.0)
     except Malformed as error:
         figures = {"error": str(error)}
     except MemoryError:
         figures = {"error": "needs more memory than a simulation may take: simulate less"}
-    _say({**figures, "left_out": left_out})
+    _say({**figures, "left_out": left_out, "reports": reports})
 
 
 class _Report:

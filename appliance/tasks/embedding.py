@@ -108,7 +108,7 @@ class TextEmbedding:
         texts, is_list = read_texts(media)
         path = target.assets.get(_TOKENIZER_FILE)
         if path is None:
-            raise BadMetadata(reason=f"this model has no {_TOKENIZER_FILE}: upload it beside the graph")
+            raise BadMetadata(reason=f"this model has no {_TOKENIZER_FILE}: upload it together with the graph")
         fed = fed_inputs(spec, target)
         fixed = [tensor.shape[1] for tensor in fed if len(tensor.shape) == 2 and tensor.shape[1] > 0]
         tokens_max = min(int(number(spec, "tokens_max", TOKENS_MAX)), *fixed, *_largest(fed, target, 1), 100_000)

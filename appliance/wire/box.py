@@ -51,7 +51,7 @@ class SystemShape(Shape):
     device knows the box again. Null: others have signed its certificate, or it serves without TLS.
     """
     tenant: str = Field("", examples=["harbour"])
-    """Who was asked as: `models` and `applications` are those that this tenant sees."""
+    """Tenant that the key acts for; `models` and `applications` count what this tenant sees."""
     models: int
     applications: int
     models_of_all: int | None = Field(None, examples=[5])
@@ -223,7 +223,7 @@ class HoldingShape(Shape):
 
 
 class BesideShape(Shape):
-    """What processes of one sort take beside builds."""
+    """Memory of processes of one sort, beside that of builds."""
 
     of: str = Field(examples=["guards"])
     bytes: int
@@ -240,6 +240,12 @@ class MemoryShape(Shape):
     """
     beside: list[BesideShape] = Field([])
     """`overhead_bytes` by sort of process, the largest first: with all builds it adds up to `used_bytes`."""
+    runs_bytes: int = 0
+    """Memory that runs under way need beside their builds (activations). They take free memory of the budget first,
+    then of `spare_bytes`.
+    """
+    spare_bytes: int = 0
+    """Memory that the machine has for runs beside the whole budget."""
     asleep_bytes: int = 0
     """What sleeping builds keep; it is in `used_bytes`."""
     loads: int

@@ -60,7 +60,7 @@ class AccuracyShape(Shape):
     value: float = Field(examples=[0.961], validation_alias=AliasChoices("value", "share"))
     metric: str = Field(examples=["f1@0.5"])
     against: str = Field(examples=["fp32"])
-    """`labels`, or `fp32`: fidelity to the original, whatever its number format."""
+    """`labels`, or `fp32`: agreement with the original, whatever its number format."""
     meaning: str = Field(ACCURACY, examples=["agreement with fp32"])
     """What the figure is called: `accuracy` where labels have measured it, else `agreement with fp32`, or `agreement
     with the original` where that is fp16."""
@@ -119,6 +119,15 @@ class SeenShape(Shape):
     """Of the last one."""
 
 
+class RunBoundShape(Shape):
+    """Memory of runs with inputs of at most these shapes."""
+
+    shapes: dict[str, list[int]] = Field(examples=[{"image": [4, 3, 224, 224]}])
+    """Name of the input → its shape."""
+    peak_bytes: int = Field(examples=[38_400_000])
+    """Bytes that such a run takes beside the variant itself: its activations."""
+
+
 class ProfileShape(Shape):
     """What the variant costs on one processor, measured in a process of its own."""
 
@@ -140,6 +149,8 @@ class ProfileShape(Shape):
     """To wake it while its file is in the page cache; null as above."""
     shared_rows_max: int = Field(1, examples=[16])
     """Rows of several requests that may share a run: so many were shown not to influence one another; 1: none may."""
+    runs: list[RunBoundShape] = Field([])
+    """Memory of runs, from the smallest inputs to the largest; empty: it was not measured."""
 
 
 class AwaitedShape(Shape):
@@ -287,7 +298,8 @@ class VariantShape(Shape):
     padding: PaddingShape | None = None
     """How its inputs may be made larger; null: they may not, or are all of one size."""
     loss: float | None = Field(None, examples=[0.001])
-    """How much accuracy it may lose to the model's most accurate variant, as a share, at 95 %; null: not known."""
+    """Accuracy, or without labels agreement, that it may lose to the model's best variant, as a share, at 95 %; null:
+    it is not known."""
     residency: str = "absent"
     """Where it is in memory now: absent, loading, resident, draining, unloading, failed."""
 
@@ -442,8 +454,8 @@ class UnverifiedWarning(Shape):
     variants: list[str] = Field(examples=[["int8", "fp16"]])
     detail: str = Field(
         examples=[
-            "unverified, because compared with the original on noise only: int8, fp16; requests get such a variant "
-            "only by its name; while the box is idle it is tried beside the original on requests; upload the model "
+            "int8, fp16: compared with the original on noise only. Unverified variants answer only requests that name "
+            "them. While the box is idle, requests run on them and on the original for comparison. Upload the model "
             "with 8 calibration samples or more, or evaluation samples, or set unverified to allow"
         ]
     )

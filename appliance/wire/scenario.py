@@ -8,6 +8,7 @@ from typing import Any
 
 from appliance.domain.accuracy import UNMEASURED_POINTS, points
 from appliance.domain.hardware import CPU_KINDS
+from appliance.domain.overhead import PLANNERS
 from appliance.wire.access import TenantShape
 from appliance.wire.box import MemoryShape, ProcessorShape, SystemShape
 from appliance.wire.catalogue import ApplicationShape, LatencyShape, ModelShape, ProfileShape, SeenShape, VariantShape
@@ -86,7 +87,7 @@ def scenario_of(box: Snapshot, *, rate_rps: float, duration_s: float) -> dict[st
         "seed": SEED,
         "duration_s": duration_s,
         "box": {
-            "memory_mb": box.memory.budget_bytes / 1e6,
+            **_memory_of(box.memory),
             "processors": processors_of(processors, len(box.system.engine["workers"])),
             **_settings(box.system.settings),
         },
@@ -113,6 +114,17 @@ def scenario_of(box: Snapshot, *, rate_rps: float, duration_s: float) -> dict[st
         ],
         **({"pipelines": pipelines} if pipelines else {}),
     }
+
+
+def _memory_of(memory: MemoryShape) -> dict[str, float]:
+    """Return the account of memory: what builds may take, what processes beside them take, and what the machine has for
+    runs beside the budget.
+    """
+    planners = sum(one.bytes for one in memory.beside if one.of == PLANNERS)
+    overhead = memory.overhead_bytes - planners  # planners end where builds need their memory
+    found = {"overhead_mb": overhead, "planners_mb": planners, "spare_mb": memory.spare_bytes}
+    builds = max(1, memory.budget_bytes - overhead)
+    return {"memory_mb": builds / 1e6, **{key: count / 1e6 for key, count in found.items() if count}}
 
 
 def _arrivals(
@@ -217,12 +229,25 @@ def _variant(variant: VariantShape, runs: list[float], processors: Sequence[Proc
         **({"verified": False} if not variant.evidence.is_proof else {}),
         "load_ms": profile.load_ms,
         **asleep,
+        **_run_mb(variant),
         "together_max": profile.shared_rows_max,
         "latency_ms": medians,
         "p99_ms": p99s,
         "served_ms": served_ms(_served_on(profile, processors), runs),
         "resident": variant.residency == "resident",
     }
+
+
+def _run_mb(variant: VariantShape) -> dict[str, dict[str, float]]:
+    """Return the memory of runs by batch, of the smallest inputs that were measured with that batch."""
+    if variant.profile is None or not variant.profile.runs:
+        return {}
+    batched = next((one.name for one in variant.inputs if one.shape and one.shape[0] < 0), None)
+    found: dict[str, float] = {}
+    for bound in variant.profile.runs:
+        rows = 1 if batched is None else bound.shapes.get(batched, [1])[0]
+        found.setdefault(str(rows), bound.peak_bytes / 1e6)
+    return {"run_mb": found} if any(found.values()) else {}
 
 
 def _times(

@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field
 from appliance.domain.catalogue import SLO_MS_MAX
 from appliance.domain.pipeline import CLIENTS_MAX, CostBy
 from appliance.domain.session import FPS_MAX, RATE_MIN
-from appliance.wire.fields import Real, Text, Whole
+from appliance.wire.fields import Real, Reason, Text, Whole
 from appliance.wire.shape import Order, Shape
 
 TIMES_MAX, RPS_MAX = 1000.0, 10_000.0
@@ -16,7 +16,7 @@ EDITS_MAX = 64
 
 
 class RateEdit(Order):
-    """More, or less, of an application: its rate times `times`, and `more_rps` beside."""
+    """Another rate of an application: its rate times `times`, plus `more_rps`."""
 
     kind: Literal["rate"]
     application: Text = Field(min_length=1, max_length=63, examples=["door"])
@@ -27,24 +27,27 @@ class RateEdit(Order):
 
 
 class PipelineEdit(Order):
-    """More, or less, of a pipeline, another SLO, or another measure of what it costs; what is left out stays."""
+    """Other clients of a pipeline, another SLO, or another measure of its cost. Fields that are left out stay as they
+    are.
+    """
 
     kind: Literal["pipeline"]
     pipeline: Text = Field(min_length=1, max_length=63, examples=["signs"])
     tenant: Text = Field("default", min_length=1, max_length=63, examples=["harbour"])
     times: Real = Field(1.0, ge=0, le=TIMES_MAX, examples=[2.0])
-    """So many times the clients that it has, a part of one with as many frames fewer, and of the frames of nobody who
-    joined."""
+    """Factor of its clients and of its frames without a client. A part of a client is a client with as many frames
+    fewer.
+    """
     more_clients: Whole = Field(0, ge=0, le=CLIENTS_MAX, examples=[10])
-    """Beside them."""
+    """Clients that are added."""
     client_fps: Real | None = Field(None, ge=RATE_MIN, le=FPS_MAX, examples=[5.0])
-    """Frames a second of each of those; left out: as of the first client that is there."""
+    """Frames a second of each added client; left out: as of the first client that has joined."""
     latency_slo_ms: Real | None = Field(None, gt=0, le=SLO_MS_MAX, examples=[400.0])
     cost_by: CostBy | None = None
 
 
 class MemoryEdit(Order):
-    """Another budget for what is loaded."""
+    """Another budget. Guards and other processes take the same of it as now."""
 
     kind: Literal["memory"]
     budget_mb: Real = Field(gt=0, le=1e7, examples=[512.0])
@@ -80,7 +83,7 @@ class SimulationOrder(Order):
 
     edits: list[Edit] = Field(min_length=1, max_length=EDITS_MAX)
     duration_s: Real = Field(300.0, ge=1, le=86_400)
-    """Of the box's time that is simulated."""
+    """Seconds of the box's time that are simulated."""
 
 
 class LatencyFigures(Shape):
@@ -99,7 +102,7 @@ class ApplicationFigures(Shape):
     failed: int
     dropped: int
     accuracy_mean: float | None
-    """Per cent, over the answered."""
+    """Mean accuracy of the answers, in percent; agreement with the original for models without labels."""
     latency_ms: LatencyFigures
 
 
@@ -108,7 +111,7 @@ class ClientFigures(Shape):
 
     joined: int
     refused: int
-    """There was no room for them: their frames are not sent."""
+    """Clients without room: their frames are not sent."""
 
 
 class PipelineFigures(Shape):
@@ -116,12 +119,24 @@ class PipelineFigures(Shape):
 
     frames: int
     finished_in_time: int
-    """Of these, with all of their items, within the pipeline's SLO."""
+    """Frames that finished with all of their items within the pipeline's SLO."""
     cost: float | None = Field(examples=[12.4])
-    """What all of them took, in what the pipeline's `cost_by` counts: seconds of processors, joules, or a price; null:
-    not known of its processors.
+    """Cost of all frames in the unit of the pipeline's `cost_by`: processor seconds, joules, or a price; null: not
+    known for its processors.
     """
     clients: ClientFigures
+
+
+class MemoryFigures(Shape):
+    """Parts of the memory, in MB; together they are the budget."""
+
+    builds: float
+    processes: float
+    """Guards and other processes beside builds."""
+    runs: float
+    """Activations of runs."""
+    free: float
+    """Below zero where runs take what the machine has beside the budget."""
 
 
 class SimulatedFigures(ApplicationFigures):
@@ -130,6 +145,9 @@ class SimulatedFigures(ApplicationFigures):
     late: int
     slo_attainment: float | None
     memory_peak_mb: float
+    """The most that builds took."""
+    memory_fullest_mb: MemoryFigures | None = None
+    """The parts of the memory at the moment when least was free."""
     loads: int
     replacements: int
     evictions: int
@@ -139,6 +157,55 @@ class SimulatedFigures(ApplicationFigures):
     """By name; by `tenant/name` where several tenants have one of the name."""
     pipelines: dict[str, PipelineFigures] = Field({})
     """By `tenant/name`; empty where the box has none."""
+
+
+class SimulatedChange(Shape):
+    """A change of what an application has in memory."""
+
+    application: str = Field(examples=["default/door"])
+    before: str = Field(examples=["fp32"])
+    """The variant before; empty: none."""
+    after: str = Field(examples=["int8"])
+    """The variant after; empty: none."""
+
+
+class SimulatedDecision(Shape):
+    """A decision about memory in the simulated time."""
+
+    at_s: float
+    """Seconds after the start."""
+    application: str = Field(examples=["default/door"])
+    """The application that needed memory; empty: the memory was shared anew."""
+    outcome: str = Field(examples=["cold"])
+    changes: list[SimulatedChange]
+    reason: Reason
+
+
+class SimulationReport(Shape):
+    """A simulated box over time. Every list has one entry for each entry of `at_s`."""
+
+    at_s: list[float]
+    """Seconds after the start at which the memory was looked at."""
+    models_mb: dict[str, list[float]]
+    """Model → memory of its variants, the largest first; `others` are the models beyond the first eight."""
+    processes_mb: list[float]
+    """Memory of guards and other processes."""
+    runs_mb: list[float]
+    """Memory of runs: their activations."""
+    free_mb: list[float]
+    """Free memory; with the other parts it adds up to the budget."""
+    requests: dict[str, list[int]]
+    """Requests that came around that time: `warm`, `cold`, `failed` and `dropped`."""
+    decisions: list[SimulatedDecision]
+    """The first decisions about memory."""
+    decisions_in_all: int
+
+
+class SimulationReports(Shape):
+    """The report of the box as it is, and of the box with the edits."""
+
+    today: SimulationReport
+    edited: SimulationReport
 
 
 class SimulationShape(Shape):
@@ -152,15 +219,19 @@ class SimulationShape(Shape):
     duration_s: float
     edits: list[dict[str, Any]]
     left_out: list[str]
-    """Applications that have no measured variant, and pipelines that ask one of them, or cannot be simulated."""
+    """Applications without a measured variant, pipelines that ask such an application, and pipelines that cannot be
+    simulated.
+    """
     created_at: datetime.datetime
     today: SimulatedFigures | None
     """The box as it is: its mean rates since the start, its budget, its policies."""
     edited: SimulatedFigures | None
+    reports: SimulationReports | None = None
+    """Both over time; null until it is done, and in the list."""
 
 
 class SimulationsShape(Shape):
-    """Those since the start that are kept, and what an edit may choose from."""
+    """Simulations that are kept, and the policies that an edit may choose."""
 
     items: list[SimulationShape]
     """Newest first."""

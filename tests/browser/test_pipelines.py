@@ -93,13 +93,13 @@ def test_bad_pipeline_definition_is_refused_and_stays_typed(tab: Tab, pages: pla
     with tab("/pipelines") as page:
         field = page.get_by_label("Definition, as JSON")
         field.fill('{"name": ')
-        page.get_by_text("This is no JSON").wait_for()
+        page.get_by_text("This is not JSON").wait_for()
         button = page.get_by_role("button", name="Define", exact=True)
         assert button.is_disabled()
         assert button.evaluate("one => getComputedStyle(one).borderStyle") == "dashed"
         field.fill(json.dumps(circle))
         button.click()
-        page.get_by_role("alert").get_by_text("Take one of these stages out").wait_for()
+        page.get_by_role("alert").get_by_text("Remove one of these stages").wait_for()
         assert json.loads(field.input_value()) == circle
 
 

@@ -49,7 +49,7 @@ def test_sign_in_link_signs_a_browser_in_once(tab: Tab, box: Box) -> None:
         page.get_by_role("heading", name="Overview").wait_for()
         assert "#" not in page.url
     with tab(path, key=None) as page:
-        page.get_by_text("ask for another one").wait_for()
+        page.get_by_text("Ask for another link").wait_for()
         page.get_by_label("Key", exact=True).wait_for()
 
 

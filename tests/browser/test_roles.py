@@ -114,9 +114,9 @@ def test_technician_on_a_phone_finds_each_answer_in_three_clicks(tab: Tab, box: 
         with walk.question():  # how many more devices fit?
             walk.menu("What if")
             page.get_by_label("Application").select_option(MODEL)
-            page.get_by_label("and so many more a second").fill("5")
+            page.get_by_label("Add requests a second").fill("5")
             walk.click(page.get_by_role("button", name="Simulate"))
-            page.get_by_role("status").filter(has_text="It fits").wait_for()
+            page.get_by_role("status").filter(has_text="The change fits").wait_for()
         with walk.question():  # guarantee memory
             walk.click(page.get_by_role("heading", name="Memory").get_by_role("link"))
             walk.click(page.get_by_role("heading", name="default", exact=True).get_by_role("link"))
@@ -132,7 +132,7 @@ def _ask_what_all_ask(walk: Walk, box: Box, application: str, tenant: str) -> No
     page = walk.page
     with walk.question():  # is it healthy?
         page.get_by_role("heading", name="Health").wait_for()
-        walk.click(page.get_by_text("checks found nothing"))
+        walk.click(page.get_by_text("checks passed"))
         page.get_by_text("no run is stuck").wait_for()
     with walk.question():  # who is in memory, and why is mine not?
         walk.click(page.get_by_role("heading", name="Memory").get_by_role("link"))

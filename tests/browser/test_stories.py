@@ -94,7 +94,7 @@ def test_overview_shows_health_checks_and_latest_events(tab: Tab, shape: str) ->
     """Health at the first look, and each check by a click."""
     with tab(shape=shape) as page:
         page.get_by_role("heading", name="Health").wait_for()
-        page.get_by_text("checks found nothing").click()
+        page.get_by_text("checks passed").click()
         page.get_by_text("requests are answered, and no run is stuck").wait_for()
         page.get_by_role("heading", name="Latest events").wait_for()
         page.get_by_text("variant loaded").first.wait_for()
@@ -117,7 +117,7 @@ def test_overview_shows_equal_events_once_with_their_number_and_severity(tab: Ta
         sign_in(page, box.server.admin_key)
         rows = page.locator("ul.log li")
         rows.get_by_text("16 times since 13:01:01 · reason attempt 16").wait_for()
-        assert (rows.count(), rows.locator(".badge").all_inner_texts()) == (2, ["act"])
+        assert (rows.count(), rows.locator(".badge").all_inner_texts()) == (2, ["error"])
 
 
 def test_overview_and_memory_page_show_one_account_of_memory(tab: Tab, box: Box) -> None:
@@ -142,6 +142,57 @@ def test_overview_and_memory_page_show_one_account_of_memory(tab: Tab, box: Box)
         assert [part.split()[-2:] for part in parts[0]] == [part.split()[-2:] for part in parts[1]]
         row = page.get_by_role("row", name=f"{MODEL} closed").or_(page.get_by_role("row", name=f"{MODEL} open"))
         assert "fp32" in row.first.inner_text()
+
+
+def test_application_page_folds_decisions_on_a_phone_and_opens_one_where_it_was_clicked(tab: Tab, box: Box) -> None:
+    """Of 25 long decisions a phone shows four, and the page stays short; the figures stand in the row of the click."""
+
+    def decided(id: int) -> dict[str, Any]:
+        reason = f"attempt {id} did not find room. " + "Some figures follow here. " * 20
+        made = {
+            "id": str(id),
+            "at": "2026-05-01T13:01:00+00:00",
+            "kind": "residency",
+            "application": f"default/{MODEL}",
+        }
+        return made | {"reason": reason, "concerned": [], "problem": {"asked": id}, "answer": {"found": id}}
+
+    def answered(route: Any) -> None:
+        place = route.request.url.partition("/v1/decisions")[2]
+        listed = {"items": [decided(id) for id in range(25, 0, -1)], "next_cursor": None}
+        route.fulfill(json=decided(int(place[1:])) if place.startswith("/") else listed)
+
+    with tab(key=None, shape="phone") as page:
+        page.route("**/v1/decisions*", answered)
+        page.route("**/v1/decisions/*", answered)
+        sign_in(page, box.server.admin_key)
+        page.goto(f"{box.server.url}/applications/{MODEL}")
+        rows = page.get_by_role("row").filter(has_text="did not find room")
+        rows.first.wait_for()
+        assert rows.count() == 4
+        assert page.evaluate("document.documentElement.scrollHeight") <= 4000
+        row = rows.filter(has_text="attempt 24")
+        row.locator("summary").first.click()
+        row.get_by_text("What was decided").click()
+        row.get_by_text('"found": 24').wait_for()
+        page.get_by_role("button", name="Show all 25").click()
+        until(lambda: rows.count() == 25, "all decisions")
+        assert page.url.endswith(f"/applications/{MODEL}")
+
+
+def test_page_asks_the_box_once_when_it_opens(tab: Tab, box: Box) -> None:
+    """Also where the line to the box begins with events that are older than the page. The choice of a tenant and the
+    menu ask for the list of tenants once each; the page asks for the system every few seconds.
+    """
+    with tab(key=None) as page:
+        sign_in(page, box.server.admin_key)
+        asked: list[str] = []
+        page.on("request", lambda one: asked.append(one.url.partition("/v1/")[2].partition("?")[0]))
+        page.goto(box.server.url)
+        page.locator(".log li").first.wait_for()  # the line has begun
+        with page.expect_response("**/v1/system"):
+            pass
+        assert asked.count("tenants") == 2
 
 
 def test_browser_import_resumes_after_broken_upload_and_reload(tab: Tab, box: Box, tmp_path: Path) -> None:
@@ -297,7 +348,7 @@ def test_model_delete_dialog_names_the_applications_lost(tab: Tab, box: Box) -> 
     with tab(f"/models/{MODEL}") as page:
         page.get_by_role("button", name="Delete", exact=True).first.click()
         dialog = page.get_by_role("dialog")
-        dialog.get_by_text("These applications go with it: digits").wait_for()
+        dialog.get_by_text("These applications are deleted, too: digits").wait_for()
         page.keyboard.press("Escape")
         dialog.wait_for(state="detached")
         with box.server.client() as admin:
@@ -410,9 +461,9 @@ def test_form_keeps_its_input_when_the_key_is_revoked(tab: Tab, box: Box) -> Non
             page.get_by_label("Where it is used").fill("half a sentence")
             admin.revoke_key("harbour", made.id)
             page.get_by_role("button", name="Make the key").click()
-            page.get_by_text("The sign-in has ended").wait_for()
+            page.get_by_text("Your sign-in has ended").wait_for()
             sign_in(page, box.tenant_key)
-            page.get_by_text("The sign-in has ended").wait_for(state="detached")
+            page.get_by_text("Your sign-in has ended").wait_for(state="detached")
             assert page.get_by_label("Where it is used").input_value() == "half a sentence"
 
 
@@ -493,12 +544,12 @@ def test_page_of_a_killed_box_greys_figures_and_recovers(tab: Tab, box: Box) -> 
         box.server.kill()
         with box.server.kept_port():
             try:
-                page.get_by_text("The box does not answer since").wait_for()
+                page.get_by_text("The box has not answered since").wait_for()
                 opacity = page.locator("tbody td").first.evaluate("one => getComputedStyle(one).opacity")
                 assert float(opacity) < 0.6
             finally:
                 box.server.start_again()
-        page.get_by_text("The box does not answer since").wait_for(state="detached")
+        page.get_by_text("The box has not answered since").wait_for(state="detached")
         assert page.get_by_label("Filter by name").input_value() == MODEL
         assert f"q={MODEL}" in page.url
 
@@ -595,14 +646,21 @@ def test_simulation_page_compares_today_with_the_edited_load(tab: Tab, box: Box)
     with tab() as page:
         page.goto(box.server.url + "/what-if")
         page.get_by_label("Application").select_option(MODEL)
-        page.get_by_label("and so many more a second").fill("10")
-        page.get_by_label("Memory for models, MB").fill("64")
+        page.get_by_label("Add requests a second").fill("10")
+        page.get_by_label("Memory budget, MB").fill("64")
         page.get_by_role("button", name="Simulate").click()
         row = page.get_by_role("row", name="Requests").first
         row.wait_for()
+        page.get_by_text("of which guards and other processes take").wait_for()
+        page.get_by_role("img", name="Memory: With your change").wait_for()
+        page.get_by_role("img", name="Requests: With your change").wait_for()
+        parts = [
+            page.get_by_role("row", name=f"Fullest moment: {part}") for part in ("models", "guards", "runs", "free")
+        ]
+        assert all(part.count() == 1 for part in parts)
         today, edited = (row.get_by_role("cell").nth(at).inner_text().replace(",", "") for at in (1, 2))
         assert int(edited) > 2000 > int(today)
-        page.get_by_role("status").filter(has_text="It fits: no more requests or frames are refused").wait_for()
+        page.get_by_role("status").filter(has_text="The change fits").wait_for()
         assert "simulation=" in page.url
 
 

@@ -102,7 +102,7 @@ def test_no_page_says_good_of_a_box_in_trouble(
             for name in LISTS:
                 page.get_by_role("navigation").get_by_role("link", name=name, exact=True).click()
                 page.get_by_role("heading", name=name, level=1, exact=True).wait_for()
-                assert state_of_box(page).inner_text() in {"Box: look", "Box: act"}
+                assert state_of_box(page).inner_text() in {"Box: warning", "Box: error"}
             page.goto(f"{url}{staged.page}?tenant=harbour")
             own = page.locator(staged.subject).first
             own.locator(".badge.warn, .badge.bad").first.wait_for()

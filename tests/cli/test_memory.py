@@ -62,8 +62,17 @@ def test_memory_bar_and_key_add_up_to_what_is_used() -> None:
     drawn = bar(memory, memory.builds, 102).plain
     assert [drawn.count(mark) for mark in ("A", "?", "+", FREE)] == [18, 24, 30, 28]
     shown = _shown(memory)
-    assert "+ beside models: guards 30 B" in shown
+    assert "+ other processes: guards 30 B" in shown
     assert "? models of other tenants: 24 B" in shown
+
+
+@pytest.mark.parametrize(("runs", "counted"), [(10, 10), (60, 28)])
+def test_memory_bar_counts_runs_in_the_free_part_of_the_budget(runs: int, counted: int) -> None:
+    """28 of 100 are free; what runs take beyond that, the machine has beside the budget."""
+    memory = _memory(_build(72), budget=100).model_copy(update={"runs_bytes": runs})
+    drawn = bar(memory, memory.builds, 102).plain
+    assert [drawn.count(mark) for mark in ("A", "%", FREE)] == [72, counted, 28 - counted]
+    assert f"% runs under way: {counted} B" in _shown(memory)
 
 
 def test_memory_row_shows_build_window_expectation_and_pins() -> None:
@@ -81,7 +90,7 @@ def test_memory_heading_shows_memory_of_guards_if_any() -> None:
     memory = _memory(_build(50_000_000))
     assert _shown(memory)[0].startswith("50.0 MB of 100.0 MB, 1 build;")
     guarded = memory.model_copy(update={"used_bytes": 68_000_000, "overhead_bytes": 18_000_000})
-    assert _shown(guarded)[0].startswith("68.0 MB of 100.0 MB, of them 18.0 MB beside models, 1 build;")
+    assert _shown(guarded)[0].startswith("68.0 MB of 100.0 MB, of which other processes take 18.0 MB, 1 build;")
 
 
 def test_memory_heading_shows_sleeping_builds_and_wakes_if_any() -> None:

@@ -10,7 +10,16 @@ from appliance.lab.scenario import parse_scenario
 from appliance.lab.simulation import simulate
 from appliance.wire.access import QuotaShape, TenantShape
 from appliance.wire.box import MemoryShape, ProcessorShape, SystemShape
-from appliance.wire.catalogue import ApplicationShape, LatencyShape, ModelShape, ProfileShape, SeenShape, VariantShape
+from appliance.wire.catalogue import (
+    ApplicationShape,
+    LatencyShape,
+    ModelShape,
+    ProfileShape,
+    RunBoundShape,
+    SeenShape,
+    TensorShape,
+    VariantShape,
+)
 from appliance.wire.pipelines import PipelineStatusShape
 from appliance.wire.scenario import Snapshot, Use, scenario_of
 
@@ -102,6 +111,51 @@ def test_scenario_has_the_planning_figures_of_the_box() -> None:
     found = parse_scenario(scenario_of(box(), rate_rps=0.0, duration_s=20.0)).box
     assert [(one.power_w, one.price_per_hour) for one in found.processors] == [(8.0, 3.6), (2.0, 3.6)]
     assert (found.media_threads, found.turn_off_s, found.window_ms) == (3, 7.0, 300.0)
+
+
+def test_scenario_counts_processes_and_activations_of_the_box() -> None:
+    """100 MB, of which guards and their server take 30; planners, which end where models need memory, take 20."""
+    beside = [
+        {"of": "guards", "bytes": 24e6},
+        {"of": "planner processes", "bytes": 20e6},
+        {"of": "fork servers", "bytes": 6e6},
+    ]
+    memory = MemoryShape.model_validate(
+        {
+            **{
+                name: 0
+                for name in ("used_bytes", "loads", "load_failures", "loads_skipped", "evictions", "replacements")
+            },
+            "budget_bytes": 10**8,
+            "overhead_bytes": 50_000_000,
+            "beside": beside,
+            "spare_bytes": 7_000_000,
+            "builds": [],
+            "tenants": [],
+            "residency": {"delta_ms": 0, "history_window_ms": 0, "transitions": 0, "applications": []},
+        }
+    )
+    snapshot = box(memory=memory, pipelines=[])
+    (use,) = snapshot.uses
+    (variant,) = use.model.variants
+    assert variant.profile is not None
+    runs = [
+        RunBoundShape(shapes={"image": [1, 3, 32, 32]}, peak_bytes=5_000_000),
+        RunBoundShape(shapes={"image": [1, 3, 64, 64]}, peak_bytes=9_000_000),
+        RunBoundShape(shapes={"image": [4, 3, 64, 64]}, peak_bytes=20_000_000),
+    ]
+    profile = variant.profile.model_copy(update={"runs": runs})
+    image = TensorShape(name="image", datatype="FP32", shape=[-1, 3, -1, -1])
+    variants = [_some(VariantShape, **{**variant.model_dump(), "profile": profile, "inputs": [image]})]
+    model = _some(ModelShape, name="read", tenant="harbour", variants=variants)
+    uses = [Use(use.application, model, 100, {})]
+    found = scenario_of(box(memory=memory, uses=uses, pipelines=[]), rate_rps=0.0, duration_s=20.0)
+    account = {key: value for key, value in found["box"].items() if key.endswith("_mb")}
+    assert account == {"memory_mb": 70, "overhead_mb": 30, "planners_mb": 20, "spare_mb": 7}
+    assert found["models"][0]["variants"][0]["run_mb"] == {"1": 5, "4": 20}
+    fullest: Any = simulate(parse_scenario(found)).outcome.document()["memory_fullest_mb"]
+    assert sum(fullest.values()) == 100
+    assert (fullest["processes"], fullest["runs"]) == (50, 10)
 
 
 @pytest.mark.parametrize("settings", [{**SETTINGS, "queues": {**SETTINGS["queues"], "media_threads": None}}])

@@ -44,7 +44,9 @@ class SharedObject:
         if not stat.S_ISREG(found.st_mode):
             raise BadRegion(reason=f"{key!r} is no shared memory object")
         if found.st_uid != user:
-            raise BadRegion(reason=f"the shared memory object {key!r} belongs to another user than who registers it")
+            raise BadRegion(
+                reason=f"the shared memory object {key!r} belongs to another user than the one that registers it"
+            )
         self.identity = (found.st_dev, found.st_ino)
         """Of the object itself, whatever it is called."""
 

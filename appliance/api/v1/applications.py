@@ -57,7 +57,8 @@ VariantName = Annotated[
 async def create_application(
     order: ApplicationOrder, box: TheBox, principal: Member, strict: Strict = False
 ) -> ApplicationShape:
-    """An application is a use of a model with promises of its own: a latency SLO, an accuracy floor, a weight.
+    """An application is a use of a model with promises of its own: a latency SLO, a least
+    accuracy (without labels: agreement with the original), a weight.
 
     Uploading a model makes one of the same name already; make more where several uses of one model need different
     promises. In the Open Inference Protocol the *model name* is the application and the *version* is the variant.
@@ -169,8 +170,8 @@ async def load_application(
     responses=problems(Forbidden, UnknownApplication, ModelUnavailable),
 )
 async def unload_application(application: ApplicationName, box: TheBox, principal: Member) -> ApplicationShape:
-    """Requests under way are answered, new ones get 409 `model-unavailable`; then the variants that nobody else uses
-    leave memory. `load` undoes it, and so does a restart of the box.
+    """Requests under way are answered, new requests get 409 `model-unavailable`. Then variants that no other
+    application uses leave memory. `load` undoes it, and so does a restart of the box.
     """
     own = own_application(box.catalogue, principal, application)
     await box.availability.unload(own)

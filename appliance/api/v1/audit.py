@@ -16,10 +16,10 @@ from appliance.wire.shape import Page
 router = APIRouter(prefix="/v1/audit", tags=["system"])
 
 
-@router.get("", summary="Who changed what", response_model=Page[AuditShape], responses=problems(Forbidden))
+@router.get("", summary="Changes and their keys", response_model=Page[AuditShape], responses=problems(Forbidden))
 async def list_audit(box: TheBox, principal: Member, cursor: Before = "", limit: Limit = 100) -> Response:
-    """Newest first: what was changed under `/v1`, when, with which key, and who signed in; refused sign-ins are counted
-    by address. Requests to applications, frames and pieces of uploads are none of it.
+    """Changes under `/v1`, newest first, with their time and key, and sign-ins; refused sign-ins are counted by
+    address. Requests to applications, frames and pieces of uploads are not in it.
 
     An admin sees all, a tenant what concerned it, without keys and addresses of admins. Of each tenant's changes and of
     admins' the newest `audit.rows_max` are kept, for `audit.kept_days`.

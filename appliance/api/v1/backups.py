@@ -49,7 +49,7 @@ async def make_backup(box: TheBox, _: Admin) -> BackupShape:
 
 @router.get("/v1/backups", summary="List backups", response_model=Page[BackupShape], responses=problems(Forbidden))
 async def list_backups(box: TheBox, principal: Admin, cursor: Cursor = "", limit: Limit = 100) -> Response:
-    """Newest first, with the one that is being made. Of the nightly ones `backups.kept` stay."""
+    """Backups, newest first, with the backup that is being made. `backups.kept` nightly backups are kept."""
     found = await box.backups.all()
     names = [one.name for one in found]
     start = names.index(cursor) + 1 if cursor in names else 0
@@ -86,9 +86,9 @@ async def delete_backup(backup: BackupName, box: TheBox, _: Admin) -> Deleted:
     ),
 )
 async def restore(order: RestoreOrder, box: TheBox, principal: Admin) -> RestoreShape:
-    """On a box without models, applications, other tenants and keys but admins'. Every file of the backup is checked
-    against its hash beside what serves; when that is done, the state is `ready`, and the next start of the box applies
-    it, whole or not at all. The box keeps its own admin keys and certificate.
+    """For a box that has no models, no applications, no other tenants, and no keys but those of admins. Every file of
+    the backup is checked against its hash while the box serves; then the state is `ready`, and the next start of the
+    box applies it, whole or not at all. The box keeps its own admin keys and certificate.
     """
     if (order.upload is None) == (order.backup is None):
         raise BadInput(reason="name either an upload or a backup")

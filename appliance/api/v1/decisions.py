@@ -54,8 +54,8 @@ async def list_decisions(
     kind: Kind = None,
     application: ApplicationName = None,
 ) -> Response:
-    """Newest first: who left memory for whom, with everything that the policy knew; who was not let in, and what was
-    dropped; how the budget moved; what devices with a session send.
+    """Decisions, newest first: which variant left memory for which, with everything that the policy knew; refused and
+    dropped requests; changes of the budget; what devices with a session send.
 
     An admin sees all; `application` is then a name in the tenant acted for, or an id (`tenant/name`). A tenant sees the
     decisions that concerned its own applications, without what they say of others. Feed the answer to `appliance plan

@@ -44,7 +44,7 @@ def make(scenario: dict[str, Any], edit: Edit, place: str, names: Mapping[tuple[
         case PipelineEdit():
             _make_pipeline(scenario, edit, place)
         case MemoryEdit():
-            scenario["box"]["memory_mb"] = edit.budget_mb
+            _make_memory(scenario["box"], edit.budget_mb, place)
         case PolicyEdit():
             if edit.family not in FAMILIES:
                 reason = f"{edit.family!r} is not one of: {', '.join(FAMILIES)}"
@@ -53,6 +53,17 @@ def make(scenario: dict[str, Any], edit: Edit, place: str, names: Mapping[tuple[
                 reason = f"{edit.name!r} is not one of: {', '.join(sorted(FAMILIES[edit.family]))}"
                 raise BadEdit(edit=f"{place}.name", reason=reason)
             scenario["policies"][edit.family] = edit.name
+
+
+def _make_memory(box: dict[str, Any], budget_mb: float, place: str) -> None:
+    """Give builds what processes beside them leave of a budget; runs have what the machine has beside that."""
+    overhead_mb = box.get("overhead_mb", 0.0)
+    if budget_mb <= overhead_mb:
+        reason = f"guards and other processes take {overhead_mb:.0f} MB: no model would have room"
+        raise BadEdit(edit=f"{place}.budget_mb", reason=reason)
+    grows_mb = budget_mb - overhead_mb - box["memory_mb"]
+    box["memory_mb"] += grows_mb
+    box["spare_mb"] = max(0.0, box.get("spare_mb", 0.0) - grows_mb)
 
 
 def frames_rps(pipeline: Mapping[str, Any]) -> float:
@@ -96,5 +107,5 @@ def _times(client: Mapping[str, Any], times: float) -> list[dict[str, Any]]:
 
 
 def _unknown(name: str, known: list[str], place: str) -> BadEdit:
-    reason = f"{name} is not one of those that can be simulated: {', '.join(known[:_NAMED_MAX])}"
+    reason = f"{name} cannot be simulated; these can: {', '.join(known[:_NAMED_MAX])}"
     return BadEdit(edit=place, reason=reason)

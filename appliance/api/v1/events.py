@@ -46,7 +46,7 @@ Kinds = Annotated[
     list[Kind] | None,
     Query(
         max_length=50,
-        description="Only events of this name, or whose names begin with this word, each as its own `kinds=`.",
+        description="Only events whose name is this, or begins with this word. May be given several times.",
         examples=[["variant", "job progressed"]],
     ),
 ]

@@ -104,7 +104,7 @@ async def history(
 
 @router.get(
     "/v1/memory/history",
-    summary="Who was in memory, and why",
+    summary="Which variants were in memory, and why",
     response_model=MemoryHistoryShape | MemoryColumnsShape,
     responses=problems(Forbidden, BadPeriod),
 )

@@ -398,7 +398,7 @@ def _memory(box: RunningBox) -> Iterator[str]:
         ("used_bytes", "Bytes counted as taken."),
         (
             "overhead_bytes",
-            "Bytes of them that the processes of guarded builds, and those that plan, take by themselves.",
+            "Bytes of them that guards, fork servers and planners take beside builds.",
         ),
         ("asleep_bytes", "Bytes of them that sleeping builds keep."),
     ):
@@ -468,7 +468,7 @@ def _engine(box: RunningBox) -> Iterator[str]:
     yield from _counter("appliance_decisions", "Decisions stored.", _one(box.decisions.written))
     dropped = "Decisions that were not stored: they came too fast, or the disk was full."
     yield from _counter("appliance_decisions_dropped", dropped, _one(box.decisions.dropped))
-    text = "Lines of the log that were not written: nobody read those before them."
+    text = "Lines of the log that were not written, because the earlier lines were not read."
     yield from _counter("appliance_log_lines_dropped", text, _one(log.dropped()))
     yield from _gauge("appliance_ready", "Whether the box answers inference requests.", _one(int(box.is_ready())))
 

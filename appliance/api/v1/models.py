@@ -127,8 +127,8 @@ async def create_model(request: Request, box: TheBox, principal: Member, respons
     """Takes the file and answers with an import job; follow it at the `Location`.
 
     The import checks the network in a process of its own, makes variants (fp32, fp16, int8, smaller inputs), measures
-    the accuracy and cost of each, and lets the model serve as soon as the first one is ready. Files above the form
-    limit go by `/v1/uploads`.
+    the accuracy (without labels: agreement with the original) and cost of each, and lets the model serve as soon as the
+    first one is ready. Files above the form limit go by `/v1/uploads`.
     """
     async with _received(request, box, principal) as (form, source):
         order = await asyncio.to_thread(import_request, principal.tenant, form, source)
@@ -159,7 +159,8 @@ async def list_models(
 
 @router.get("/{model}", summary="Show a model", responses=problems(Forbidden, UnknownModel))
 async def show_model(model: ModelName, box: TheBox, principal: Member) -> ModelShape:
-    """Its task and its variants with size, accuracy, measured cost and where they are in memory."""
+    """Its task and its variants with size, accuracy (without labels: agreement), measured cost and where they are in
+    memory."""
     return model_shape(
         box.catalogue.resolve_model(principal.tenant, model), box.memory.snapshot(), box.catalogue, box.importer
     )
@@ -202,9 +203,8 @@ async def list_variants(
 async def create_variant(
     model: ModelName, request: Request, box: TheBox, principal: Member, response: Response
 ) -> JobShape:
-    """Beside the variants the box made.
-
-    Inputs and outputs must be those of the model; it is measured like the others.
+    """Adds a variant to those that the box made. Inputs and outputs must be those of the model. The box measures it
+    like the others.
     """
     found = own_model(box.catalogue, principal, model)
     async with _received(request, box, principal) as (form, source):

@@ -55,8 +55,8 @@ async def page_of_all(
 
 async def written(turns: Turns, owner: str, rows: Iterable[Shape | None]) -> orjson.Fragment:
     """Return the JSON of a list of rows, without those that are None, made in the owner's parts of turns."""
-    texts = ("" if row is None else row.model_dump_json() for row in rows)
-    return orjson.Fragment(f"[{','.join(filter(None, await turns.collect(owner, texts)))}]")
+    texts = (b"" if row is None else row.model_dump_json().encode() for row in rows)
+    return orjson.Fragment(await turns.json_list(owner, texts))
 
 
 async def in_order(turns: Turns, owner: str, items: Iterable[Item], key: Callable[[Item], Any]) -> list[Item]:

@@ -85,7 +85,11 @@ frames = APIRouter(prefix="/v1/pipelines", tags=["pipelines"])
 PipelineName = Annotated[str, Path(description="Name of the pipeline.", examples=["signs"])]
 ClientId = Annotated[str, Path(max_length=64, description="Its `id`.", examples=["5f0c2a9be1d04377"])]
 XClient = Annotated[
-    str | None, Header(max_length=64, description="As which client of the pipeline; left out: nobody who joined.")
+    str | None,
+    Header(
+        max_length=64,
+        description="The client of the pipeline that sends the frame. Left out: no client that has joined.",
+    ),
 ]
 XFrame = Annotated[
     int | None,
@@ -187,7 +191,7 @@ async def list_pipelines(
 @router.get("/{pipeline}", summary="Show a pipeline", responses=problems(UnknownPipeline))
 async def show_pipeline(pipeline: PipelineName, box: TheBox, principal: Caller) -> PipelineStatusShape:
     """Its definition, the plan with its reason, its clients, what became of its frames, and what they cost. Device keys
-    see no clients: who knows an id can speak for it.
+    see no clients, because an id is all that it takes to act as a client.
     """
     shown = status_of(box, callable_pipeline(box.pipelines, principal, pipeline))
     return shown.model_copy(update={"clients": []}) if principal.role is Role.DEVICE else shown
@@ -240,9 +244,8 @@ async def delete_pipeline(pipeline: PipelineName, box: TheBox, principal: Member
 async def join_pipeline(pipeline: PipelineName, order: ClientOrder, box: TheBox, principal: Caller) -> ClientShape:
     """Say how many frames a second will come; the box plans for them, or refuses with what is missing.
 
-    Send `id` as `X-Client` with each frame. A client leaves by DELETE, or by 10 s without a frame, at less
-    than 0.3 frames a second by the time of three frames. Frames of nobody who joined are served, too: they count as
-    measured.
+    Send `id` as `X-Client` with each frame. A client leaves by DELETE, or by 10 s without a frame, at less than 0.3
+    frames a second by the time of three frames. Frames without a client are served, too: they count as measured.
     """
     live = callable_pipeline(box.pipelines, principal, pipeline)
     client = await box.pipelines.join(live.pipeline.id, order.fps, principal.tenant)

@@ -64,16 +64,16 @@ def _unverified_warnings(entry: Entry) -> list[UnverifiedWarning]:
     told = [f"{name} {shown_by(trial)}, {_WORDS[trial.verdict]}" for name, trial in tried.items()]
     for evidence, words in _COMPARED_ON.items():
         if untried := [one.name for one in left_out if one.name not in tried and one.evidence is evidence]:
-            told.append(f"unverified, because compared with the original on {words} only: {', '.join(untried)}")
+            told.append(f"{', '.join(untried)}: compared with the original on {words} only")
     told += sorted({one.accuracy.unused for one in left_out if one.accuracy and one.accuracy.unused})
-    told.append("requests get such a variant only by its name")
+    told.append("Unverified variants answer only requests that name them")
     if any(one.awaits_trial for one in left_out) and entry.application.verify is Verify.ON:
-        told.append("while the box is idle it is tried beside the original on requests")
+        told.append("While the box is idle, requests run on them and on the original for comparison")
     if doubtful:
         which = f" for {', '.join(one.name for one in doubtful)}" if len(doubtful) < len(left_out) else ""
         samples = f"{CALIBRATION_SAMPLES_MIN} calibration samples or more, or evaluation samples,"
-        told.append(f"upload the model with {samples} or set unverified to allow{which}")
-    return [UnverifiedWarning(variants=[one.name for one in left_out], detail="; ".join(told))]
+        told.append(f"Upload the model with {samples} or set unverified to allow{which}")
+    return [UnverifiedWarning(variants=[one.name for one in left_out], detail=". ".join(told))]
 
 
 def _slo_warnings(entry: Entry) -> list[SloWarning]:

@@ -62,7 +62,8 @@ async def list_sessions(
     cursor: Cursor = "",
     limit: Limit = 100,
 ) -> Response:
-    """Those of the tenant; a device's key sees those that it began. One that has ended is shown for a minute.
+    """Sessions of the tenant; a device's key sees the sessions that it began. A session that has ended is shown for a
+    minute.
 
     With `summary=true` there are no plans.
     """

@@ -42,10 +42,10 @@ _REFUSED = (ForeignOrigin, TlsRequired)
     responses=problems(WrongKey, Forbidden, BadInput, TooLarge, TooManyFailedKeys, *_REFUSED, keyless=True),
 )
 async def sign_in(order: SignInOrder, request: Request, box: TheBox, _: OwnPage) -> Response:
-    """A key for a cookie, with which the browser may do under `/v1` and `/metrics` what the key may; never under `/v2`.
-    Or the token of a link, which stands for the key that made it.
+    """Exchanges a key for a cookie, or the token of a link, which stands for the key that made it. With the cookie the
+    browser may do under `/v1` and `/metrics` what the key may; under `/v2` it may do nothing.
 
-    It ends after 12 hours without a request, after 7 days, and with its key. Device keys sign nobody in (403).
+    The sign-in ends after 12 hours without a request, after 7 days, and with its key. Device keys cannot sign in (403).
     """
     if (order.key is None) == (order.link is None):
         raise BadInput(reason="send either a key or the token of a link")
@@ -73,9 +73,9 @@ async def sign_in(order: SignInOrder, request: Request, box: TheBox, _: OwnPage)
     responses=problems(Forbidden, validated=False),
 )
 async def make_link(request: Request, box: TheBox, principal: Member) -> SignInLinkShape:
-    """For a phone, or whoever sits at another machine: the link opens the pages signed in as the key that made it. It
-    is good once, for ten minutes, and not after a restart of the box. One that a signed-in page has made
-    signs in until that page's 7 days are over.
+    """For a phone or another machine: the link opens the pages, signed in as the key that made it. It works once,
+    within ten minutes, and not after a restart of the box. The sign-in by a link that a signed-in page has made ends
+    with that page's 7 days.
     """
     headers = dict(request.scope["headers"])
     cookie = None if b"authorization" in headers else cookie_of(request.scope, headers)
@@ -84,9 +84,9 @@ async def make_link(request: Request, box: TheBox, principal: Member) -> SignInL
     return SignInLinkShape(path=f"/#sign-in={token}", expires_at=expires_at)
 
 
-@router.get("", summary="Who is signed in", responses=problems(*_REFUSED, keyless=True, validated=False))
+@router.get("", summary="The key that is signed in", responses=problems(*_REFUSED, keyless=True, validated=False))
 async def signed_in(request: Request, box: TheBox, _: OwnPage) -> SignInShape | None:
-    """The tenant and role of the key that the browser signed in with; null: nobody is signed in."""
+    """The tenant and role of the key that the browser signed in with; null: it is not signed in."""
     cookie = cookie_of(request.scope, dict(request.scope["headers"]))
     principal = None if cookie is None else box.keyring.known(box.browsers.sign_ins.key_of(cookie))
     return None if principal is None else SignInShape(tenant=principal.tenant, role=principal.role)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
+from dataclasses import replace
 from operator import attrgetter
 from typing import Annotated, Any
 
@@ -67,22 +68,24 @@ async def begin_simulation(order: SimulationOrder, box: TheBox, principal: Admin
 
 @router.get("", summary="List simulations", responses=problems(Forbidden))
 async def list_simulations(box: TheBox, _: Admin) -> SimulationsShape:
-    """Those since the start of the box that are kept, newest first, and the policies to choose from. Needs an admin
-    key.
+    """Simulations since the start of the box, as far as they are kept, newest first, and the policies to choose from.
+    Needs an admin key.
     """
     policies = {family: sorted(names) for family, names in FAMILIES.items()}
-    return SimulationsShape(items=[shape_of(one) for one in box.simulations.all()], policies=policies)
+    return SimulationsShape(items=[summary_of(one) for one in box.simulations.all()], policies=policies)
 
 
 @router.get("/{simulation}", summary="Show a simulation", responses=problems(Forbidden, UnknownSimulation))
 async def show_simulation(simulation: SimulationId, box: TheBox, _: Admin) -> SimulationShape:
-    """How far it is, and its figures beside those of the box as it is. Needs an admin key."""
+    """Its progress, and when it is done the figures and reports of the box as it is and with the edits. Needs an admin
+    key.
+    """
     return shape_of(box.simulations.get(simulation))
 
 
 @router.delete("/{simulation}", summary="End a simulation", responses=problems(Forbidden, UnknownSimulation))
 async def delete_simulation(simulation: SimulationId, box: TheBox, _: Admin) -> Deleted:
-    """Ends it where it runs, and forgets it. Needs an admin key."""
+    """Ends the simulation if it runs, and deletes it. Needs an admin key."""
     await box.simulations.delete(simulation)
     return Deleted(deleted=simulation)
 
@@ -90,6 +93,11 @@ async def delete_simulation(simulation: SimulationId, box: TheBox, _: Admin) -> 
 def shape_of(simulation: Simulation) -> SimulationShape:
     """A simulation as it stands."""
     return SimulationShape.model_validate(simulation)
+
+
+def summary_of(simulation: Simulation) -> SimulationShape:
+    """Return a simulation as it stands in a list: without its reports."""
+    return shape_of(replace(simulation, reports=None))
 
 
 def _scenarios(snapshot: Snapshot, order: SimulationOrder) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -96,7 +96,7 @@ def _errors(*statuses: int) -> dict[str, Any]:
             "a body of Content-Encoding 'br' is not read; send it as it is, or as gzip or deflate",
         ),
         429: ("A quota or queue is full; see Retry-After", "256 requests of 'harbour/door' are waiting already"),
-        500: ("The run broke off", "the model's process ended during this run; the model is loaded anew ..."),
+        500: ("The run broke off", "the model's process ended during this run; the model is loaded again ..."),
         503: ("No memory, or shutting down; see Retry-After", "the box is shutting down"),
         504: ("The deadline passed", "the deadline passed after 100.2 ms of waiting"),
         507: ("It can never fit into memory", "no room in memory, ever: at the least int8 needs 104.9 MB"),

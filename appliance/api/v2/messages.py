@@ -1,18 +1,15 @@
 """Bodies and answers of `/v2`: read whole within a limit, and written in the protocol's own shapes, errors too."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
-
-import orjson
 
 from appliance.api.http.exchange import BLANKS
 from appliance.api.http.large_body import LargeBody
 from appliance.api.http.limits import HeldBody, Message, Receive
 from appliance.api.http.packed_body import HEADER as PACKING
 from appliance.api.http.problems import headers_of, status_of, told
-from appliance.api.http.turns import Turns
 from appliance.api.v2.tensors import Body
 from appliance.domain.errors import ApplianceError, BadRegion, BadTensor, ModelUnavailable, RunRefused, TooLarge
 from appliance.tasks import strict_json
@@ -100,13 +97,6 @@ def parameters_of(body: Body) -> Mapping[str, Any]:
 def json_answer(value: Any, status: int = 200) -> Answer:
     """`value`: what becomes JSON, or bytes that are it already."""
     return status, [JSON], value if isinstance(value, bytes) else _json(value)
-
-
-async def json_list(turns: Turns, owner: str, rows: Iterable[Any]) -> bytes:
-    """Return a list as JSON that may have a row for everything a tenant has, made in the owner's parts of turns of the
-    event loop.
-    """
-    return b"[%b]" % b",".join(await turns.collect(owner, map(orjson.dumps, rows)))
 
 
 def _json(value: Any) -> bytes:

@@ -5,10 +5,11 @@ unloads them.
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
+
 from appliance.api.auth.keyring import Principal
 from appliance.api.auth.named import callable_application
 from appliance.api.box import ServingBox
-from appliance.api.v2.messages import json_list
 from appliance.api.v2.names import managed, model_and_version, servable_variants, variant_of
 from appliance.clock import NS_PER_US
 from appliance.domain.catalogue import Application, TensorSpec, Variant
@@ -84,7 +85,7 @@ async def index(box: ServingBox, principal: Principal, _: list[str], parameters:
     is_ready = parameters.get("ready") is True
     visible = [a for a in box.catalogue.visible(principal.tenant) if principal.may_call(a.name)]
     rows = (row for a in visible for row in _index_rows(box, a, only_ready=is_ready))
-    return await json_list(box.turns, principal.tenant, rows)
+    return await box.turns.json_list(principal.tenant, map(orjson.dumps, rows))
 
 
 def _index_rows(box: ServingBox, application: Application, *, only_ready: bool) -> list[dict[str, str]]:

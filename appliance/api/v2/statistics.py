@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
+
 from appliance.api.auth.keyring import Principal
 from appliance.api.auth.named import callable_application
 from appliance.api.box import ServingBox
-from appliance.api.v2.messages import json_list
 from appliance.api.v2.names import model_and_version, variant_of
 from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.domain.catalogue import Application, Variant
@@ -27,7 +28,7 @@ async def of_model(box: ServingBox, principal: Principal, parts: list[str], _: M
 async def of_all(box: ServingBox, principal: Principal, _: list[str], __: Mapping[str, Any]) -> Any:
     visible = [a for a in box.catalogue.visible(principal.tenant) if principal.may_call(a.name)]
     rows = (row for a in visible for row in _rows(box, a))
-    return b'{"model_stats":%b}' % await json_list(box.turns, principal.tenant, rows)
+    return b'{"model_stats":%b}' % await box.turns.json_list(principal.tenant, map(orjson.dumps, rows))
 
 
 def _rows(box: ServingBox, application: Application) -> list[dict[str, Any]]:

@@ -87,7 +87,7 @@ class OutOfMemory(Unavailable, title="No room in memory"):
 
     def _again(self) -> str:
         if self.retry_after_s is None:
-            return "nobody can say until when: unload a model, or upload a smaller variant"
+            return "how long is not known: unload a model, or upload a smaller variant"
         return f"try again in {max(1, ceil(self.retry_after_s))} s"
 
 

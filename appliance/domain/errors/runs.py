@@ -60,7 +60,7 @@ class RunCrashed(RunFailed, title="The model's process ended"):
 
     def message(self) -> str:
         return (
-            f"the model's process ended during this run ({self.reason}); the model is loaded anew at the next request"
+            f"the model's process ended during this run ({self.reason}); the model is loaded again at the next request"
         )
 
 

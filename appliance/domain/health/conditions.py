@@ -278,12 +278,12 @@ RULES: Mapping[Trouble, Rule] = {
     Trouble.SESSION_BROKEN: Rule(
         Severity.WARN,
         "Session {} does not get what it was promised.",
-        "See its causes on the page Sessions; ask for less, or end sessions that nobody needs.",
+        "See its causes on the page Sessions; ask for less, or end sessions that are not needed.",
     ),
     Trouble.SESSION_WAITS: Rule(
         Severity.WARN,
         "Session {} is not served: it waits for room.",
-        "Ask for less of what the reason names, or end sessions that nobody needs.",
+        "Ask for less of what the reason names, or end sessions that are not needed.",
     ),
     Trouble.PIPELINE_LATE: Rule(
         Severity.WARN,

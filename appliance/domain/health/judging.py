@@ -315,7 +315,7 @@ class _Look:
             return
         found: tuple[Condition, ...] = ()
         if certificate.ends_at is None:
-            detail = f"{certificate.path}: {certificate.error}; the box shows the one that it has read before"
+            detail = f"{certificate.path}: {certificate.error}; the box still shows the earlier one"
             found = (self.found(Trouble.CERTIFICATE_UNREADABLE, THE_BOX, detail, title=certificate.path),)
         elif certificate.ends_at - self.facts.now < CERTIFICATE_SOON:
             detail = f"{certificate.path} ends on {certificate.ends_at:%Y-%m-%d}"

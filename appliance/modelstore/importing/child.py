@@ -205,7 +205,7 @@ class _Child:
         if -status == signal.SIGKILL:
             return "was killed, most likely because the box ran out of memory"
         if status < 0 and self.stage == "unpack":
-            return f"ended its process (signal {-status}): pack it anew, as a tar or zip"
+            return f"ended its process (signal {-status}): pack it again, as a tar or zip"
         if status < 0:
             return f"ended its process: {crashed(-status)}"
         last = next((line for line in reversed(tail.splitlines()) if line.strip()), "")

@@ -26,7 +26,7 @@ from appliance.log import get as get_log
 from appliance.modelstore.importing.cases import Axes
 from appliance.modelstore.importing.child import Stages
 from appliance.modelstore.importing.cutting import Cutting
-from appliance.modelstore.importing.fair_slots import SMALL_BYTES, FairSlots, Turn
+from appliance.modelstore.importing.fair_slots import SMALL_BYTES, FairSlots, Slot
 from appliance.modelstore.importing.prepared import Build, Builds
 from appliance.modelstore.importing.profiling import Content, profiled, profiled_elsewhere, reviewed_file
 from appliance.modelstore.importing.progress import Progress
@@ -80,7 +80,7 @@ class Importer:
         self._requests: dict[str, tuple[JobRecord, ImportRequest]] = {}
         """Jobs that wait or run."""
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._turns: dict[str, Turn] = {}
+        self._slots_held: dict[str, Slot] = {}
         self._cancelled: set[str] = set()
         self._given_up: dict[str, str] = {}
         """Builds, and whatever else is looked after when nothing is imported, that were tried: once a start; and what
@@ -163,12 +163,12 @@ class Importer:
             await asyncio.wait([task])
 
     def waits_of(self, id: str) -> str:
-        """Return behind what a job waits for its turn, for a person; empty where it does not."""
-        turn = self._turns.get(id)
-        before = None if turn is None else self._slots.before(turn)
-        if turn is None or not before:
+        """Return behind what a job waits for a slot, for a person; empty where it does not."""
+        slot = self._slots_held.get(id)
+        before = None if slot is None else self._slots.before(slot)
+        if slot is None or not before:
             return ""
-        others = sum(one.tenant != turn.tenant for one in before)
+        others = sum(one.tenant != slot.tenant for one in before)
         if len(before) == 1:
             return f"waits behind an import{' of another tenant' if others else ''}"
         return f"waits behind {len(before)} imports{f', {others} of other tenants' if others else ''}"
@@ -221,10 +221,10 @@ class Importer:
         progress = Progress(self._store, self._events, job)
         source = self._scratch / id / UPLOAD
         try:
-            turn = self._turns[id] = self._slots.turn_of(request.tenant, is_small=await _is_small(source))
-            async with self._slots.held(turn):
+            slot = self._slots_held[id] = self._slots.slot_of(request.tenant, is_small=await _is_small(source))
+            async with self._slots.held(slot):
                 with failed_disk_is_typed():
-                    message, error = await self._run(request, source, progress, turn)
+                    message, error = await self._run(request, source, progress, slot)
             await progress.settle()
             await asyncio.to_thread(remove, source.parent)
             progress.announce(
@@ -246,12 +246,12 @@ class Importer:
         if self._missing_confinement:
             raise NotConfined(missing=", ".join(self._missing_confinement))
 
-    async def _run(self, request: ImportRequest, source: Path, progress: Progress, turn: Turn) -> tuple[str, str]:
+    async def _run(self, request: ImportRequest, source: Path, progress: Progress, slot: Slot) -> tuple[str, str]:
         self._require_confinement()
         await asyncio.to_thread(keep_only, source.parent, {UPLOAD})
         if not await asyncio.to_thread(source.is_file):
             raise BadInput(reason="the uploaded file is gone; upload it again")
-        return await ImportRun(self.tools, request, source, progress, turn).run()
+        return await ImportRun(self.tools, request, source, progress, slot).run()
 
     async def _fail(self, id: str, error: Exception) -> None:
         """End a job with its reason; room is made first, and on a full disk it is tried until it can be written
@@ -284,7 +284,7 @@ class Importer:
     def _forget(self, id: str) -> None:
         self._requests.pop(id, None)
         self._running.pop(id, None)
-        self._turns.pop(id, None)
+        self._slots_held.pop(id, None)
         self._cancelled.discard(id)
         if not self._requests:
             self._idle.set()

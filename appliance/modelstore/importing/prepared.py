@@ -483,7 +483,7 @@ class Builds:
             raise LoadFailed(build_id=build.id, reason=f"its parts cannot be read: {error.strerror}") from error
         if not is_sound:
             self._lose_parts(build.content_sha256)
-            raise LoadFailed(build_id=build.id, reason="the files of its parts are damaged; it is cut anew")
+            raise LoadFailed(build_id=build.id, reason="the files of its parts are damaged; it is cut again")
         return home / part_file(build.part)
 
     def _lose_parts(self, content: str) -> None:

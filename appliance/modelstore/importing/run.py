@@ -15,7 +15,7 @@ from appliance.domain.catalogue import Evidence, Model, Precision, TaskSpec, Var
 from appliance.domain.errors import ApplianceError, BadModel, StorageFull
 from appliance.domain.jobs import ImportRequest
 from appliance.domain.states import VariantState
-from appliance.modelstore.importing.fair_slots import Turn
+from appliance.modelstore.importing.fair_slots import Slot
 from appliance.modelstore.importing.metadata import settled_precisions, settled_task, stated_task
 from appliance.modelstore.importing.profiling import reviewed_file
 from appliance.modelstore.importing.progress import Progress
@@ -40,14 +40,14 @@ _UNVERIFIED = {
 class ImportRun:
     """Carries out one job in its scratch folder. What `run` raises fails the job."""
 
-    def __init__(self, tools: Tools, request: ImportRequest, source: Path, progress: Progress, turn: Turn) -> None:
+    def __init__(self, tools: Tools, request: ImportRequest, source: Path, progress: Progress, slot: Slot) -> None:
         self._tools = tools
         self._store = tools.store
         self._request = request
         self._source = source
         self._folder = source.parent
         self._progress = progress
-        self._turn = turn
+        self._slot = slot
         self._model_id = progress.job.model_id
         self._notes: list[str] = []
 
@@ -95,7 +95,7 @@ class ImportRun:
         await self._keep_task(task, unpacked)
         maker = self._maker(unpacked, inspection, task, inspection)
         await maker.put_original(inspection.original)
-        await self._turn.give_way()  # from here on the model serves
+        await self._slot.give_way()  # from here on the model serves
         own = inspection.precision
         await self._progress.stage(own.value, 12, 16)
         original = await maker.make(own)
@@ -107,7 +107,7 @@ class ImportRun:
         precisions = [one for one in wanted if one is not own]
         share = 69 / max(1, len(precisions))
         for number, precision in enumerate(precisions):
-            await self._turn.give_way()
+            await self._slot.give_way()
             await self._progress.stage(precision.value, 30 + number * share, 30 + (number + 1) * share)
             await self._precision(maker, precision, rungs, original.reviewed)
 
@@ -135,7 +135,7 @@ class ImportRun:
         await maker.measure_all(original.variants, original.reviewed)
         lost = {one.precision for one in model.variants if one.is_damaged} - {own, Precision.OWN}
         for number, precision in enumerate(sorted(lost)):
-            await self._turn.give_way()
+            await self._slot.give_way()
             share = 69 / len(lost)
             await self._progress.stage(precision.value, 30 + number * share, 30 + (number + 1) * share)
             await self._precision(maker, precision, original.variants, original.reviewed)
@@ -154,7 +154,7 @@ class ImportRun:
             made = await maker.make(precision)
             if self._request.repairs and made.variants:
                 await maker.restore(made.variants[0])
-            await self._turn.give_way()
+            await self._slot.give_way()
             await maker.measure_all(made.variants, of_original.joined(made.reviewed))
         except StorageFull:
             raise
@@ -173,7 +173,7 @@ class ImportRun:
         model = await self._store.models.get(self._model_id)
         original = next((one for one in model.variants if one.servable and one.content_sha256), None)
         inspection = reference = await self._inspect(unpacked, model.task)
-        await self._turn.give_way()  # the model serves already
+        await self._slot.give_way()  # the model serves already
         if original is not None:
             _require_same_interface(inspection, original)
             files = await asyncio.to_thread(self._store.blobs.files, original.content_sha256)
@@ -238,7 +238,7 @@ class ImportRun:
     def _maker(self, unpacked: Unpacked, inspection: Inspection, task: TaskSpec, reference: Inspection) -> VariantMaker:
         tenant, folder = self._request.tenant, self._folder
         subject = Subject(tenant, self._model_id, folder, unpacked, inspection, task, reference)
-        return VariantMaker(self._tools, subject, self._progress, self._turn)
+        return VariantMaker(self._tools, subject, self._progress, self._slot)
 
 
 def _require_same_interface(inspection: Inspection, original: Variant) -> None:

@@ -16,7 +16,7 @@ from appliance.domain.names import variant_id
 from appliance.domain.states import VariantState
 from appliance.log import get as get_log
 from appliance.modelstore.importing.dominance import dominance
-from appliance.modelstore.importing.fair_slots import Turn
+from appliance.modelstore.importing.fair_slots import Slot
 from appliance.modelstore.importing.profiling import Content, profiled
 from appliance.modelstore.importing.progress import Progress
 from appliance.modelstore.importing.tools import Tools
@@ -88,8 +88,8 @@ class _Content:
 class VariantMaker:
     """`make` a precision, then `measure_all` of its rungs; `put_original` in between for the very first."""
 
-    def __init__(self, tools: Tools, subject: Subject, progress: Progress, turn: Turn) -> None:
-        self._turn = turn
+    def __init__(self, tools: Tools, subject: Subject, progress: Progress, slot: Slot) -> None:
+        self._slot = slot
         self._tools = tools
         self._store = tools.store
         self._subject = subject
@@ -127,7 +127,8 @@ class VariantMaker:
             await self._put(self._variant(made, content.sha256, accuracy, None), content)
 
     async def measure_all(self, rungs: Sequence[MadeVariant], reviewed: Reviewed) -> None:
-        """Accuracy, prepared form and profile of each rung that has no finished row; before each others have a turn.
+        """Measure accuracy, prepared form and profile of each rung that has no finished row. Before each rung, other
+        imports may have the slot.
 
         What serves already shows its accuracy before its profile, which waits for the processors to be idle.
 
@@ -144,7 +145,7 @@ class VariantMaker:
             if content.staged is None and (variant := self._evaluated(rungs[0], content, evaluated, 0)) is not None:
                 await self._put(variant, content)
             for number, rung in enumerate(rungs):
-                await self._turn.give_way()
+                await self._slot.give_way()
                 self._progress.part(0.6, 1.0)(number / len(rungs), f"profile {rung.name}")
                 profile = await self._measure(rung, content, known, evaluated, number)
                 known = replace(known, grown=known.grown or profile)

@@ -111,7 +111,7 @@ class _Review:
     def _unlisted(self, node: NodeProto, domain: str, kind: Kind) -> Kind:
         words = KNOWN_HAZARDS.get(node.op_type) if domain == "" else None
         name = f"{domain}.{node.op_type}" if domain else node.op_type
-        self.hazards[f"{name}: {words or 'nobody has reviewed this operator'}"] = None
+        self.hazards[f"{name}: {words or 'this operator was not reviewed'}"] = None
         return Kind.VALUES
 
     def _bodies(self, node: NodeProto, bodies: Sequence[GraphProto], scope: _Scope, kind: Kind) -> Kind:

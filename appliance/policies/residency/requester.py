@@ -40,7 +40,7 @@ def answer(
 ) -> ResidencyPlan:
     """The plan for `serve` and `procure`. Nobody is unloaded by `last_resort` but for somebody who waits."""
     if problem.request is None or problem.intent == "rebalance":
-        return ResidencyPlan("warm", None, (), "nobody asks, and this policy moves nothing by itself")
+        return ResidencyPlan("warm", None, (), "there is no request, and this policy moves nothing by itself")
     asker = problem.by_name[problem.request]
     loaded = asker.loaded
     wanted = wanted_options(problem, asker, loaded)
@@ -164,4 +164,4 @@ def _obstacles(problem: ResidencyProblem, asker: ApplicationState, smallest: Opt
 
 
 def _megabytes(count: int) -> str:
-    return f"{count / 10**6:.6g} MB"
+    return f"{count / 10**6:.4g} MB"

@@ -490,6 +490,8 @@ class MemoryManager:
                 {"of": of, "bytes": count_bytes}
                 for of, count_bytes in sorted(self.overheads().items(), key=lambda one: (-one[1], one[0]))
             ],
+            "runs_bytes": self.runs.running_bytes,
+            "spare_bytes": self.runs.spare_bytes,
             "asleep_bytes": self._ledger.asleep_bytes,
             "loads": self.loads,
             "wakes": self.wakes,

@@ -89,7 +89,7 @@ class Admission:
             if parts.freshness.of_box(picture) and parts.freshness.of_pipeline(live, picture):
                 break
         else:
-            reason = "what it would be served beside keeps changing; ask again"
+            reason = "the other pipelines and sessions keep changing; ask again"
             raise PipelineNotPossible(name=live.pipeline.name, fps=client.fps, reason=reason)
         if not fits:
             return await self._refused(live, client, asked_of, several)

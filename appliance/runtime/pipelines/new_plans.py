@@ -18,7 +18,7 @@ from appliance.runtime.pipelines.plans import is_alike, no_plan, outcome_of, pla
 FREED_MIN = 0.01
 """Workers. Less is no room for anybody."""
 SLOW = "no plan was found in time"
-BESIDE = "another pipeline did not fit beside it as it was planned"
+BESIDE = "its earlier plan left no room for another pipeline"
 """Why one is planned of which nothing has changed."""
 
 

@@ -13,7 +13,7 @@ FEWEST = 0.01
 """Workers: fewer are told as so few."""
 SHORT = "not all fits"
 """Notes on what is less than was asked for begin so."""
-UNUSED = "nobody has joined and no frames come: nothing is kept for it"
+UNUSED = "no client has joined and no frames come, so nothing is reserved for it"
 """Why a plan takes nothing."""
 
 

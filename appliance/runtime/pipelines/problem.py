@@ -34,9 +34,9 @@ ITEMS_EXPECTED = 4.0
 HOST_MS = 0.3
 """What a CPU stage takes of an item, before the first one."""
 LEVELS_MAX = 4
+"""Times that a plan may go over to cheaper variants."""
 POINTS_TOLD = 4
-"""Points without a timed run that are told by name; of further ones the number."""
-"""Times that cheaper variants are gone over to."""
+"""Points without a timed run that a note names; it gives the number of further points."""
 SLO_LEFT_MS_MIN = 1e-3
 """A pipeline without any time left is one that nothing serves, not a malformed problem."""
 
@@ -384,13 +384,12 @@ def rows_of(measured: Measured, group: Group, together_max: int) -> list[Latency
     """Return what was measured, as instances of the group's workers (SC-05, SC-06).
 
     On cores an instance is one worker. Its run takes what it took with the most runs at once that are known of any
-    batch (`_level`); a batch that lacks this time is no choice. Workers beyond those that were measured count as if
+    batch (`_on_cores`); a batch that lacks this time is no choice. Workers beyond those that were measured count as if
     they brought nothing. On a device an instance is all of it, at as many streams as were measured. A number of streams
     that brings no more throughput than fewer do is over-subscription, and no choice.
     """
     if not group.is_device:
-        level = _level(measured, group)
-        found = {row.batch: row for row in _filled(measured, group, together_max) if row.concurrency == level}
+        found = {row.batch: row for row in _on_cores(measured, group) if row.batch <= max(1, together_max)}
         return [Latency(row.batch, row.p50_ms, row.p99_ms, 1) for _, row in sorted(found.items())]
     rows = [row for row in measured.latencies if row.batch <= max(1, together_max)]
     kept: list[Latency] = []
@@ -403,16 +402,13 @@ def rows_of(measured: Measured, group: Group, together_max: int) -> list[Latency
     return kept
 
 
-def _level(measured: Measured, group: Group) -> int:
-    """Return the most runs at once that are known of those that a group of cores can have under way."""
-    rows = _filled(measured, group)
-    return max((row.concurrency for row in rows if row.concurrency <= group.workers), default=0)
-
-
-def _filled(measured: Measured, group: Group, together_max: int | None = None) -> list[Latency]:
-    """Return what was measured, and what is assumed of more runs at once; of batches up to `together_max`."""
+def _on_cores(measured: Measured, group: Group) -> list[Latency]:
+    """Return the rows of the most runs at once that are known of those that a group of cores can have under way: rows
+    that were measured, and rows that are assumed from fewer runs at once.
+    """
     rows = measured.latencies if group.at_once is None else group.at_once.filled(measured.latencies)
-    return [row for row in rows if together_max is None or row.batch <= max(1, together_max)]
+    level = max((row.concurrency for row in rows if row.concurrency <= group.workers), default=0)
+    return [row for row in rows if row.concurrency == level]
 
 
 def unmeasured(measured: Measured, group: Group, together_max: int) -> list[tuple[int, int]]:
@@ -425,8 +421,9 @@ def unmeasured(measured: Measured, group: Group, together_max: int) -> list[tupl
     known = {(row.batch, row.concurrency) for row in rows if row.concurrency <= group.workers}
     levels = {level for _, level in known}
     if not group.is_device:
-        known |= set(assumed(measured, group, together_max))
-        levels = {_level(measured, group)} - {0}
+        core_rows = _on_cores(measured, group)
+        known |= {(row.batch, row.concurrency) for row in core_rows}
+        levels = {row.concurrency for row in core_rows}
     elif group.at_once is not None:
         levels |= set(group.at_once.missing(measured.latencies))
     batches = [1 << at for at in range(max(1, together_max).bit_length())]
@@ -435,9 +432,9 @@ def unmeasured(measured: Measured, group: Group, together_max: int) -> list[tupl
 
 def assumed(measured: Measured, group: Group, together_max: int) -> list[tuple[int, int]]:
     """Return the points, as (batch, runs at once), whose times are assumed from fewer runs at once: none was timed."""
-    level = 0 if group.is_device else _level(measured, group)
-    rows = _filled(measured, group, together_max)
-    return [(row.batch, row.concurrency) for row in rows if row.concurrency == level and row not in measured.latencies]
+    rows = [] if group.is_device else _on_cores(measured, group)
+    fitting = [row for row in rows if row.batch <= max(1, together_max)]
+    return [(row.batch, row.concurrency) for row in fitting if row not in measured.latencies]
 
 
 def _some(points: Sequence[str]) -> str:

@@ -113,7 +113,7 @@ class EvictionArbiter:
         is_coming = problem.build_id == self.beside.coming
         if is_coming and not problem.is_urgent:
             is_free = problem.need_bytes <= problem.free_bytes
-            return RoomPlan((), 0, is_free, "a neighbour takes what nobody else wants", spares_sleepers=True)
+            return RoomPlan((), 0, is_free, "a neighbour takes memory that nothing else needs", spares_sleepers=True)
         plan = self._room(problem)
         # A request has joined its load: it comes as what that asked for.
         if is_coming and plan.sufficient and not problem.is_trial:
@@ -403,7 +403,9 @@ class EvictionArbiter:
     def gave_way(self, problem: RoomProblem, left: Sequence[ResidentBuild]) -> None:
         """Neighbours left for somebody who needed the memory: into the record."""
         freed = sum(build.freed_bytes for build in left)
-        plan = RoomPlan(tuple(build.build_id for build in left), freed, True, "neighbours leave for whoever needs more")
+        plan = RoomPlan(
+            tuple(build.build_id for build in left), freed, True, "neighbours leave where other variants need memory"
+        )
         self._records.ruled("neighbours", None, problem, plan)
 
     def brings(self, group: VariantGroup, problem: NeighbourProblem, plan: NeighbourPlan) -> None:

@@ -24,7 +24,7 @@ RULES: Mapping[str, str] = {
     "last resort": "no policy was asked: a request has waited in vain, so the least recently used leave, and expected "
     "ones get their smallest variants",
     "nobody's": "no policy was asked: builds leave that are no application's best one in memory",
-    "neighbours": "no policy was asked: neighbours of what sessions use leave for whoever needs the memory",
+    "neighbours": "no policy was asked: neighbours of the variants of sessions leave where memory is needed",
     "ceiling": "no policy was asked: the tenant may take no more memory",
 }
 """Decisions of the arbiter itself, and why `appliance plan` has no answer to them."""

@@ -165,7 +165,7 @@ class Decisions:
         except TimeoutError:
             if not limit.expired():
                 raise
-            log.warning("a planner's process did not answer; it is begun anew", family=size.family)
+            log.warning("a planner's process did not answer; a new one begins", family=size.family)
             longest_ms = _VERY * self._in_place_ms_max
             if max(self._taken_ms.get(size, (longest_ms,))) >= longest_ms:
                 raise DecisionSlow from None

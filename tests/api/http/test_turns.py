@@ -1,6 +1,7 @@
 """What one owner may take of a turn of the event loop, and what becomes of the rest."""
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -380,3 +381,18 @@ async def test_messages_of_many_streams_leave_room_in_loop_turns() -> None:
         await asyncio.sleep(0)  # noqa: TID251 - one turn of the loop
     assert hears.count == STREAMS * 150
     assert most <= 4096 // len(MESSAGE) + 4 * STREAMS
+
+
+@story
+async def test_long_list_is_whole_json() -> None:
+    """Rows of a millisecond each take many turns of the loop; an empty row is no row."""
+    clock = HandClock()
+
+    def rows() -> Iterator[bytes]:
+        for number in range(50):
+            clock.pass_s(MS)
+            yield b"" if number == 7 else b'{"number":%d}' % number
+
+    found = json.loads(await Turns(clock).json_list("harbour", rows()))
+    assert found == [{"number": number} for number in range(50) if number != 7]
+    assert await Turns(clock).json_list("harbour", []) == b"[]"

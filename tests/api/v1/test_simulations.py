@@ -10,7 +10,8 @@ from appliance.api.v1 import simulations
 from appliance.api.v1.edits import frames_rps, make
 from appliance.clock import SystemClock
 from appliance.confinement.limits import ChildLimits
-from appliance.wire.simulations import PipelineEdit
+from appliance.domain.errors import BadEdit
+from appliance.wire.simulations import MemoryEdit, PipelineEdit
 from tests.api.stand import Stand, good, refusal, shown_when
 
 pytestmark = pytest.mark.anyio
@@ -56,6 +57,7 @@ async def test_simulation_with_edits_differs_by_the_edits_only(stand: Stand) -> 
     assert edited["memory_peak_mb"] <= 64.0
     listed = (await admin.get("/v1/simulations")).json()
     assert [one["id"] for one in listed["items"]] == [begun["id"]]
+    assert listed["items"][0]["reports"] is None, "reports are large"
     assert "lru" in listed["policies"]["eviction"]
     assert (await admin.delete(f"/v1/simulations/{begun['id']}")).json() == {"deleted": begun["id"]}
     assert (await admin.get(f"/v1/simulations/{begun['id']}")).status_code == 404
@@ -81,6 +83,24 @@ async def test_simulation_edit_of_a_pipeline_holds_in_the_edited_run_only(stand:
     assert edited["cost"] is None, "this box knows no prices"
 
 
+async def test_simulation_reports_memory_requests_and_decisions_over_time(stand: Stand) -> None:
+    """At each moment the parts of the memory are the budget; each request is counted once."""
+    admin = stand.client()
+    budget_mb = (await good(admin.get("/v1/memory")))["budget_bytes"] / 1e6
+    shown = await simulated(admin, RATE, {"kind": "memory", "budget_mb": 64.0})
+    for name, size_mb in (("today", budget_mb), ("edited", 64.0)):
+        report, figures = shown["reports"][name], shown[name]
+        moments = len(report["at_s"])
+        assert 0 < report["at_s"][0] < report["at_s"][-1] < 20
+        parts = [*report["models_mb"].values(), report["processes_mb"], report["runs_mb"], report["free_mb"]]
+        assert all(len(part) == moments for part in parts)
+        assert [sum(part[at] for part in parts) for at in range(moments)] == pytest.approx([size_mb] * moments, abs=0.1)
+        counted = {kind: sum(row) for kind, row in report["requests"].items()}
+        assert counted == {kind: figures[kind] for kind in ("warm", "cold", "failed", "dropped")}
+        assert report["decisions_in_all"] >= len(report["decisions"])
+        assert all(one["reason"] and one["at_s"] >= 0 for one in report["decisions"])
+
+
 @pytest.mark.parametrize(
     ("times", "clients", "expected"),
     [
@@ -101,6 +121,18 @@ def test_pipeline_edit_multiplies_the_frames_of_its_clients(
     make({"pipelines": [entry]}, edit, "edits[0]", {})
     assert [(one["count"], one["fps"]) for one in entry["clients"]] == expected
     assert frames_rps(entry) == pytest.approx(times * before)
+
+
+def test_memory_edit_leaves_models_what_processes_beside_them_do_not_take() -> None:
+    """Of 128 MB guards take 68 and the machine has 10 more for runs: of 100 MB models get 32, and runs find 38."""
+    scenario: dict[str, Any] = {"box": {"memory_mb": 60.0, "overhead_mb": 68.0, "spare_mb": 10.0}}
+    make(scenario, MemoryEdit(kind="memory", budget_mb=100), "edits[0]", {})
+    assert scenario["box"] == {"memory_mb": 32, "overhead_mb": 68, "spare_mb": 38}
+    make(scenario, MemoryEdit(kind="memory", budget_mb=200), "edits[1]", {})
+    assert scenario["box"] == {"memory_mb": 132, "overhead_mb": 68, "spare_mb": 0}
+    with pytest.raises(BadEdit, match="take 68 MB") as refused:
+        make(scenario, MemoryEdit(kind="memory", budget_mb=68), "edits[2]", {})
+    assert refused.value.edit == "edits[2].budget_mb"
 
 
 @pytest.mark.usefixtures("pipeline")

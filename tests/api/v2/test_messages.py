@@ -1,18 +1,13 @@
 """Errors in the protocol's shape: the status that its clients expect. And long lists."""
 
-import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from appliance.api.http.limits import InFlight
 from appliance.api.http.problems import status_of
-from appliance.api.http.turns import Turns
-from appliance.api.v2.messages import error_answer, json_list, whole_body
+from appliance.api.v2.messages import error_answer, whole_body
 from appliance.domain.errors import ApplianceError, BadTensor, ModelUnavailable, RunCrashed, RunFailed, RunRefused
-from tests.fakes.clock import story
-from tests.fakes.hand_clock import HandClock
 
 RUN = {"variant_id": "t/m:v", "reason": "no"}
 
@@ -45,17 +40,3 @@ async def test_body_that_breaks_off_is_refused(pieces: int) -> None:
     with in_flight.body("harbour") as held, pytest.raises(BadTensor):
         await whole_body(receive, 0, 100, held)
     assert in_flight.bytes == 0
-
-
-@story
-async def test_long_list_is_whole_json() -> None:
-    """Of rows of a millisecond each, that take many turns of the loop."""
-    clock = HandClock()
-
-    def rows() -> Iterator[dict[str, int]]:
-        for number in range(50):
-            clock.pass_s(0.001)
-            yield {"number": number}
-
-    assert json.loads(await json_list(Turns(clock), "harbour", rows())) == [{"number": n} for n in range(50)]
-    assert await json_list(Turns(clock), "harbour", []) == b"[]"

@@ -4,17 +4,17 @@ import asyncio
 
 import pytest
 
-from appliance.modelstore.importing.fair_slots import FairSlots, Turn
+from appliance.modelstore.importing.fair_slots import FairSlots, Slot
 from tests.fakes.waiting import until
 
 
 async def _job(slots: FairSlots, tenant: str, name: str, log: list[str], parts: int = 2) -> None:
-    turn = slots.turn_of(tenant)
-    async with slots.held(turn):
+    slot = slots.slot_of(tenant)
+    async with slots.held(slot):
         for part in range(parts):
             log.append(f"{name}{part}")
             await asyncio.get_running_loop().run_in_executor(None, lambda: None)
-            await turn.give_way()
+            await slot.give_way()
 
 
 @pytest.mark.anyio
@@ -48,7 +48,7 @@ async def test_cancelled_import_job_gives_up_slot(cancelled: int) -> None:
     tasks[cancelled].cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     assert all(f"{name}2" in log for number, name in enumerate("xyz") if number != cancelled)
-    async with asyncio.timeout(120), slots.held(slots.turn_of("b")):
+    async with asyncio.timeout(120), slots.held(slots.slot_of("b")):
         pass
 
 
@@ -58,7 +58,7 @@ async def test_import_slots_bound_number_of_jobs_at_once() -> None:
 
     async def job() -> None:
         nonlocal working, peak
-        async with slots.held(slots.turn_of("a")):
+        async with slots.held(slots.slot_of("a")):
             working += 1
             peak = max(peak, working)
             await asyncio.get_running_loop().run_in_executor(None, lambda: None)
@@ -68,18 +68,18 @@ async def test_import_slots_bound_number_of_jobs_at_once() -> None:
     assert peak == 2
 
 
-async def _begun(slots: FairSlots, tenant: str, *, is_small: bool, is_beginning: bool = True) -> Turn:
+async def _begun(slots: FairSlots, tenant: str, *, is_small: bool, is_beginning: bool = True) -> Slot:
     """A job that works, on its first part or on one after it."""
-    turn = slots.turn_of(tenant, is_small=is_small)
-    await slots.take(turn)
+    slot = slots.slot_of(tenant, is_small=is_small)
+    await slots.take(slot)
     if not is_beginning:
-        await turn.give_way()
-    return turn
+        await slot.give_way()
+    return slot
 
 
-def _waits(slots: FairSlots, tenant: str, *, is_small: bool) -> tuple[Turn, "asyncio.Task[None]"]:
-    turn = slots.turn_of(tenant, is_small=is_small)
-    return turn, asyncio.ensure_future(slots.take(turn))
+def _waits(slots: FairSlots, tenant: str, *, is_small: bool) -> tuple[Slot, "asyncio.Task[None]"]:
+    slot = slots.slot_of(tenant, is_small=is_small)
+    return slot, asyncio.ensure_future(slots.take(slot))
 
 
 @pytest.mark.anyio
@@ -116,11 +116,11 @@ async def test_small_import_job_waits_for_first_part_of_another() -> None:
     await taken
 
 
-async def _long(slots: FairSlots, tenant: str) -> Turn:
+async def _long(slots: FairSlots, tenant: str) -> Slot:
     """A job whose first part has lasted for long."""
-    turn = await asyncio.wait_for(_begun(slots, tenant, is_small=True), 60)
-    await until(lambda: turn.is_long)
-    return turn
+    slot = await asyncio.wait_for(_begun(slots, tenant, is_small=True), 60)
+    await until(lambda: slot.is_long)
+    return slot
 
 
 @pytest.mark.anyio

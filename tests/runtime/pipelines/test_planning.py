@@ -22,7 +22,7 @@ async def test_pipeline_without_frames_or_clients_has_an_empty_plan() -> None:
         await bench.pause(3)
         assert (present(live.plan).feasible, present(live.plan).stages, present(live.plan).cost) == (True, (), 0.0)
         assert present(live.plan).takes_ms == {"find": 20.0, "lines": 0.3, "read": 8.0}
-        assert present(live.plan).reason == "nobody has joined and no frames come: nothing is kept for it"
+        assert present(live.plan).reason == "no client has joined and no frames come, so nothing is reserved for it"
         assert bench.planning.figures.rounds == 1
         await bench.feed(live, 10, 1, 2)
         sentence, _, figures = present(live.plan).reason.partition(". ")

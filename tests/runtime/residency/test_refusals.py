@@ -128,7 +128,7 @@ async def test_refusal_for_guaranteed_memory_has_no_retry_time() -> None:
         error = await refused(bench)
     assert error.blockers == [{"application": None, "mb": 20.0, "why": "guaranteed", "until_s": None}]
     assert (error.can_fit, error.retry_after_s) == (True, None)
-    assert str(error).endswith("nobody can say until when: unload a model, or upload a smaller variant")
+    assert str(error).endswith("how long is not known: unload a model, or upload a smaller variant")
 
 
 @story

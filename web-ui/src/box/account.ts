@@ -8,7 +8,7 @@ export interface Part { name: string; value: number; tone?: string }
 const MODELS = 6
 
 /** Builds by name, the largest first; the others together, those of tenants that this key does not see, processes beside models by
- * sort, and what is free. */
+ * sort, runs under way, and what is free. */
 export function account(memory: Schemas['MemoryShape'], nameOf: (build: Schemas['BuildShape']) => string): Part[] {
   const held = new Map<string, number>()
   for (const one of memory.builds) if (one.bytes > 0) held.set(nameOf(one), (held.get(nameOf(one)) ?? 0) + one.bytes)
@@ -21,5 +21,7 @@ export function account(memory: Schemas['MemoryShape'], nameOf: (build: Schemas[
     { name: t.memory.unseen, value: memory.used_bytes - (memory.overhead_bytes ?? 0) - sum(parts) },
     ...beside,
   ]
-  return [...named.filter((one) => one.value > 0), { name: t.memory.free, value: Math.max(0, memory.budget_bytes - memory.used_bytes), tone: 'f0' }]
+  const free = Math.max(0, memory.budget_bytes - memory.used_bytes)
+  const runs = Math.min(memory.runs_bytes, free) // what is more, the machine has beside the budget
+  return [...[...named, { name: t.memory.runs, value: runs }].filter((one) => one.value > 0), { name: t.memory.free, value: free - runs, tone: 'f0' }]
 }

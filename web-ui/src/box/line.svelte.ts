@@ -15,6 +15,8 @@ type Listener = (event: BoxEvent | null) => void
 
 const HEARTBEAT_MS = 15_000
 const LATE_MS = 6_000
+/** Events that are older than the opening of the line by more than that are in what pages have just fetched. */
+const KNOWN_MS = 3_000
 const RECENT = 60
 
 class Line {
@@ -24,6 +26,8 @@ class Line {
   recent = $state.raw<BoxEvent[]>([])
   #listeners = new Set<Listener>()
   #lastId: number | null = null
+  /** The box's time, milliseconds since 1970, from which on events are news. */
+  #newsSince = 0
   #abort: AbortController | null = null
   #watch = 0
   #again = 0
@@ -76,7 +80,8 @@ class Line {
         return
       }
       if (!response.ok || !response.body) throw new Error()
-      this.#tell(null)
+      if (this.#lastId === null) this.#newsSince = Date.parse(response.headers.get('Date') ?? '') - KNOWN_MS
+      else this.#tell(null)
       await this.#read(response.body)
     } catch {
       // told below
@@ -109,7 +114,7 @@ class Line {
     if (this.#lastId !== null && event.id <= this.#lastId) this.#tell(null) // the box began anew
     this.#lastId = event.id
     this.recent = [event, ...this.recent].slice(0, RECENT)
-    this.#tell(event)
+    if (!(Date.parse(event.at) < this.#newsSince)) this.#tell(event)
   }
 
   #tell(event: BoxEvent | null): void {
