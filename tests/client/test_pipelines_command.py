@@ -98,7 +98,7 @@ def test_pipelines_command_creates_calls_and_deletes_pipelines(port: Port, digit
     listed = run(port, "list").stdout
     assert "one" in listed
     assert "two" in listed
-    told = told_when(port, lambda shown: "nothing is kept for it" in shown.stdout, "show", "one")
+    told = told_when(port, lambda shown: "nothing is reserved for it" in shown.stdout, "show", "one")
     assert "harbour/one   SLO 500 ms" in told
     assert "what          digits" in told
     assert run(port, "change", "one", "--slo-ms", "400").exit_code == 0

@@ -154,7 +154,7 @@ def test_missing_or_broken_tokenizer_is_refused_by_name(tmp_path: Path) -> None:
     """The tenant learns which file to bring."""
     broken = tmp_path / "broken.json"
     broken.write_text("{}")
-    with pytest.raises(BadMetadata, match="upload it beside the graph"):
+    with pytest.raises(BadMetadata, match="upload it together with the graph"):
         TASK.decode(Media(b"a"), SPEC, Target((), ()), {})
     with pytest.raises(BadMetadata, match="Model missing"):
         TASK.decode(Media(b"a"), SPEC, target(str(broken)), {})

@@ -48,6 +48,7 @@ async def test_system_out_of_file_handles_is_503_for_a_while(stand: Stand) -> No
     itself.
     """
     client = stand.client("harbour")
+    assert (await client.get("/v1/system")).status_code == 200  # the store is open
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     system.process_bytes.cache_clear()
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))

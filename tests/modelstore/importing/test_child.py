@@ -71,7 +71,7 @@ async def test_import_child_error_keeps_class_over_pipe(tmp_path: Path) -> None:
 
 async def test_import_child_crashes_and_limits_become_plain_reasons(tmp_path: Path) -> None:
     """Each way to die has words that say what happened."""
-    assert "ended its process (signal 11): pack it anew" in await refusal_of("segfault", tmp_path)
+    assert "ended its process (signal 11): pack it again" in await refusal_of("segfault", tmp_path)
     assert "something was wrong" in await refusal_of("exit", tmp_path)
     assert "more than 1 s of processor time" in await refusal_of("spin", tmp_path, replace(LIMITS, cpu_s=1))
     assert "took longer than 1 s" in await refusal_of("sleep", tmp_path, replace(LIMITS, wall_s=1.0))
