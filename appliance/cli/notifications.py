@@ -1,4 +1,4 @@
-"""`appliance notifications`: who is told outside of the box that something is wrong."""
+"""`appliance notifications`: receivers of messages on conditions."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from appliance.cli.connection import Connection, connected
 from appliance.terminal import screen
 from appliance.terminal.failure import CommandFailed
 
-app = typer.Typer(no_args_is_help=True, help="Notifications: who is told that something is wrong.")
+app = typer.Typer(no_args_is_help=True, help="Receivers of messages when conditions begin and end.")
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="As the list shows it.")]
 
@@ -16,7 +16,7 @@ Id = Annotated[str, typer.Argument(metavar="ID", help="As the list shows it.")]
 @app.command("list")
 @connected
 def list_receivers(box: Connection) -> None:
-    """List the tenant's receivers, with an admin key also the box's: where messages go, and what came of the latest.
+    """List the tenant's receivers, with an admin key also the box's, each with the result of the latest message.
 
     [dim]$[/dim] appliance notifications list
     """
@@ -34,7 +34,7 @@ def list_receivers(box: Connection) -> None:
                 one.state,
                 "–" if one.last is None else f"{one.last.at:%Y-%m-%d %H:%M} {one.last.detail}",
             ),
-            "Nobody is told; add a receiver with: appliance notifications add",
+            "There is no receiver; add one with: appliance notifications add",
         )
 
 
@@ -42,9 +42,9 @@ def list_receivers(box: Connection) -> None:
 @connected
 def add_receiver(
     box: Connection,
-    name: Annotated[str, typer.Argument(help="For people: who is told there.")],
+    name: Annotated[str, typer.Argument(help="Name for people, such as the person who reads the messages.")],
     address: Annotated[
-        str, typer.Argument(metavar="URL", help="Of a webhook or a topic of ntfy; of Gotify that of the server.")
+        str, typer.Argument(metavar="URL", help="Address of the webhook, of the ntfy topic or of the Gotify server.")
     ],
     kind: Annotated[str, typer.Option(help="webhook: a JSON document; ntfy: text to a topic; gotify.")] = "webhook",
     token: Annotated[
@@ -53,12 +53,12 @@ def add_receiver(
             help="Sent as Authorization: Bearer, to Gotify as X-Gotify-Key.", envvar="APPLIANCE_RECEIVER_TOKEN"
         ),
     ] = "",
-    severity_min: Annotated[str, typer.Option(help="warn: all; bad: only what needs somebody now.")] = "warn",
+    severity_min: Annotated[str, typer.Option(help="warn: all; bad: only what needs a person now.")] = "warn",
     of_box: Annotated[
-        bool, typer.Option("--of-box", help="Tell of the box and of all tenants; needs an admin key.")
+        bool, typer.Option("--of-box", help="Send conditions of the box and of all tenants; needs an admin key.")
     ] = False,
 ) -> None:
-    """Add a receiver: it is told when a condition begins and ends. Address and token are not shown again.
+    """Add a receiver of messages when conditions begin and end. Address and token are not shown again.
 
     [dim]$[/dim] appliance notifications add "harbour phone" https://ntfy.example.org/harbour-7Qm2 --kind ntfy
     [dim]$[/dim] appliance notifications add operator https://gotify.example.org --kind gotify --of-box --token TOKEN
@@ -82,7 +82,7 @@ def add_receiver(
 @app.command("remove")
 @connected
 def remove_receiver(box: Connection, receiver: Id) -> None:
-    """Tell a receiver nothing more.
+    """Remove a receiver: nothing more is sent to it.
 
     [dim]$[/dim] appliance notifications remove 7c2e91a04bd8
     """
@@ -94,7 +94,7 @@ def remove_receiver(box: Connection, receiver: Id) -> None:
 @app.command("test")
 @connected
 def test_receiver(box: Connection, receiver: Id) -> None:
-    """Send a test message, and say what came of it; the status is 1 where it did not arrive.
+    """Send a test message and print its result; the exit status is 1 if the message did not arrive.
 
     [dim]$[/dim] appliance notifications test 7c2e91a04bd8
     """

@@ -1,1 +1,1 @@
-"""Notifications: messages to receivers outside of the box, sent so that no receiver holds anything up."""
+"""Sends messages to receivers outside the box. A slow receiver delays nothing else."""

@@ -1,8 +1,8 @@
-"""Notifications: who is told of conditions, and the messages under way. Event-loop thread only.
+"""The receivers of the box, and the messages that are being sent. Event-loop thread only.
 
-Each receiver has one message under way at most, in a task of its own, and nothing waits in a queue: a message is made
-of what its receiver is to be told when it can be sent. `see` is called with each look at the health of the box, every
-ten seconds at least, which is what sets the pace of tries, too.
+Each receiver has at most one message under way, in a task of its own. No message waits in a queue: its text is made
+when it can be sent. There is no timer: `update` is called at each health check, at least every ten seconds, and sends
+what is due.
 """
 
 import asyncio
@@ -13,37 +13,37 @@ from typing import Any
 from appliance.clock import NS_PER_S, Clock
 from appliance.domain.errors import TooManyTests, UnknownReceiver
 from appliance.domain.health.conditions import Condition
-from appliance.domain.notifications.briefing import Briefing, concerning
+from appliance.domain.notifications.briefing import Briefing, visible_to
 from appliance.domain.notifications.messages import Message, message_of, post_of, trial_message_of
-from appliance.domain.notifications.receivers import Receiver, ReceiverState, Sent, Standing
+from appliance.domain.notifications.receivers import DeliveryStatus, Receiver, ReceiverState, SendResult
 from appliance.log import get as get_log
 from appliance.notifications.sending import Sender
 
 APART_S = 30
-"""Messages to one receiver are so far apart at least."""
+"""Least time between two messages to one receiver."""
 TESTS_APART_S = 5
 RETRY_S = 10
-"""Until a message that did not arrive is sent again; twice as long each time."""
+"""Time until the first retry of a failed message; doubles with each further failure."""
 RETRY_S_MAX = 3600
 log = get_log("notifications")
 
 
 @dataclass(slots=True)
-class _Known:
-    """A receiver, and what came of telling it."""
+class _Entry:
+    """A receiver with its state."""
 
     receiver: Receiver
     briefing: Briefing
-    standing: Standing = field(default_factory=Standing)
+    status: DeliveryStatus = field(default_factory=DeliveryStatus)
     next_s: float = 0.0
-    """When the next message may be sent."""
+    """Time of the clock from which the next message may be sent."""
     next_test_s: float = 0.0
-    sending: "asyncio.Task[Sent] | None" = None
-    """The latest message."""
+    sending: "asyncio.Task[SendResult] | None" = None
+    """Task that sends the latest message."""
 
     @property
     def is_sending(self) -> bool:
-        """Whether a message is under way."""
+        """Return whether a message is under way."""
         return self.sending is not None and not self.sending.done()
 
 
@@ -53,68 +53,68 @@ class Notifications:
     def __init__(self, clock: Clock, sender: Sender, box: str) -> None:
         """`box`: the name of the box in messages."""
         self._clock, self._sender, self._box = clock, sender, box
-        self._known: dict[str, _Known] = {}
+        self._entries: dict[str, _Entry] = {}
 
     def put(self, receiver: Receiver) -> None:
-        """Tell a receiver from now on, of what stands already first."""
-        self._known[receiver.id] = _Known(receiver, Briefing(receiver))
+        """Send messages to a receiver from now on; the first one names the present conditions."""
+        self._entries[receiver.id] = _Entry(receiver, Briefing(receiver))
 
     def remove(self, id: str) -> None:
-        """Tell a receiver nothing more."""
-        known = self._known.pop(id, None)
-        if known is not None and known.sending is not None:
-            known.sending.cancel()
+        """Send nothing more to a receiver."""
+        entry = self._entries.pop(id, None)
+        if entry is not None and entry.sending is not None:
+            entry.sending.cancel()
 
-    def standing(self, id: str) -> Standing:
-        """Return what came of the latest message to a receiver."""
-        known = self._known.get(id)
-        return Standing() if known is None else known.standing
+    def status(self, id: str) -> DeliveryStatus:
+        """Return the result of the latest message to a receiver, and its failures in a row."""
+        entry = self._entries.get(id)
+        return DeliveryStatus() if entry is None else entry.status
 
-    def failing(self) -> tuple[tuple[Receiver, Sent], ...]:
-        """Return the receivers to which messages do not arrive, each with the latest one."""
+    def failing(self) -> tuple[tuple[Receiver, SendResult], ...]:
+        """Return the failing receivers, each with the result of its latest message."""
         failing = (ReceiverState.FAILING, ReceiverState.GIVEN_UP)
-        found = ((one.receiver, one.standing) for one in self._known.values())
+        found = ((one.receiver, one.status) for one in self._entries.values())
         return tuple((one, now.last) for one, now in found if now.last is not None and now.state in failing)
 
-    def see(self, conditions: Iterable[Condition]) -> None:
-        """Take all conditions of the box as they stand now, and begin to send what is due."""
-        if not self._known:
+    def update(self, conditions: Iterable[Condition]) -> None:
+        """Take all present conditions of the box, and begin to send the messages that are due."""
+        if not self._entries:
             return
         of_all = list(conditions)
         own: dict[str | None, list[Condition]] = {}
         for one in of_all:
             own.setdefault(None if one.is_shared else one.subject.tenant, []).append(one)
-        for known in list(self._known.values()):
-            tenant = known.receiver.tenant
+        for entry in list(self._entries.values()):
+            tenant = entry.receiver.tenant
             candidates = of_all if tenant is None else [*own.get(tenant, ()), *own.get(None, ())]
-            known.briefing.see(concerning(tenant, candidates))
-            self._tell(known)
+            entry.briefing.update(visible_to(tenant, candidates))
+            self._send_due(entry)
 
-    def _tell(self, known: _Known) -> None:
+    def _send_due(self, entry: _Entry) -> None:
         now_s = self._now_s()
-        if known.is_sending or now_s < known.next_s or known.standing.state is ReceiverState.GIVEN_UP:
+        if entry.is_sending or now_s < entry.next_s or entry.status.state is ReceiverState.GIVEN_UP:
             return
-        if news := known.briefing.due(now_s):
-            message = message_of(self._box, news, self._clock.wall_now())
+        if changes := entry.briefing.due(now_s):
+            message = message_of(self._box, changes, self._clock.wall_now())
 
-            async def tell() -> Sent:
-                sent = await self._send(known, message)
+            async def send() -> SendResult:
+                sent = await self._send(entry, message)
                 if sent.is_delivered:
-                    known.briefing.told(news, self._now_s())
+                    entry.briefing.note_sent(changes, self._now_s())
                 return sent
 
-            self._begin(known, tell())
+            self._begin(entry, send())
 
-    async def test(self, id: str) -> Sent:
+    async def test(self, id: str) -> SendResult:
         """Send a test message. Raises: UnknownReceiver; TooManyTests where a message is under way."""
-        known = self._known.get(id)
-        if known is None:
+        entry = self._entries.get(id)
+        if entry is None:
             raise UnknownReceiver(name=id)
-        if known.is_sending or self._now_s() < known.next_test_s:
+        if entry.is_sending or self._now_s() < entry.next_test_s:
             raise TooManyTests(retry_after_s=TESTS_APART_S)
-        known.next_test_s = self._now_s() + TESTS_APART_S
+        entry.next_test_s = self._now_s() + TESTS_APART_S
         message = trial_message_of(self._box, self._clock.wall_now())
-        sending = self._begin(known, self._send(known, message))
+        sending = self._begin(entry, self._send(entry, message))
         await asyncio.wait([sending])  # a caller who leaves ends nothing
         if sending.cancelled():
             raise UnknownReceiver(name=id)
@@ -122,26 +122,26 @@ class Notifications:
 
     async def close(self) -> None:
         """End the messages under way."""
-        under_way = [one.sending for one in self._known.values() if one.sending is not None]
-        self._known.clear()
+        under_way = [one.sending for one in self._entries.values() if one.sending is not None]
+        self._entries.clear()
         for sending in under_way:
             sending.cancel()
         await asyncio.gather(*under_way, return_exceptions=True)
 
-    def _begin(self, known: _Known, work: Coroutine[Any, Any, Sent]) -> "asyncio.Task[Sent]":
-        known.sending = sending = asyncio.create_task(work, name=f"notify {known.receiver.id}")
+    def _begin(self, entry: _Entry, work: Coroutine[Any, Any, SendResult]) -> "asyncio.Task[SendResult]":
+        entry.sending = sending = asyncio.create_task(work, name=f"notify {entry.receiver.id}")
         return sending
 
-    async def _send(self, known: _Known, message: Message) -> Sent:
-        """Send a message, and note what came of it."""
-        sent = await self._sender.send(post_of(known.receiver, message), known.receiver.tenant)
-        before, known.standing = known.standing, known.standing.after(sent)
-        failures = known.standing.failures
+    async def _send(self, entry: _Entry, message: Message) -> SendResult:
+        """Send a message, and note its result."""
+        sent = await self._sender.send(post_of(entry.receiver, message), entry.receiver.tenant)
+        before, entry.status = entry.status, entry.status.after(sent)
+        failures = entry.status.failures
         wait_s = min(RETRY_S_MAX, RETRY_S * 2 ** (failures - 1)) if failures else APART_S
-        known.next_s = self._now_s() + wait_s
-        if known.standing.state is not before.state:
-            who = {"receiver": known.receiver.id, "tenant": known.receiver.tenant}
-            log.info("receiver of notifications changed", **who, state=known.standing.state.value, reason=sent.detail)
+        entry.next_s = self._now_s() + wait_s
+        if entry.status.state is not before.state:
+            who = {"receiver": entry.receiver.id, "tenant": entry.receiver.tenant}
+            log.info("receiver of notifications changed", **who, state=entry.status.state.value, reason=sent.detail)
         return sent
 
     def _now_s(self) -> float:

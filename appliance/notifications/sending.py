@@ -1,8 +1,8 @@
-"""Sending: one request to a receiver, to an address that was checked, within bounds of time and bytes.
+"""Sends one HTTP request to a receiver within bounds of time and bytes.
 
-The name of a receiver is looked up once a message, and the connection goes to an address of that answer which is
-permitted: between the check and the connection no other answer counts. Redirects are not followed, proxies of the
-environment not used, and of the answer nothing but the status is read.
+The host name is resolved once for each message. The connection goes to a permitted address of that answer, so no later
+DNS answer can lead elsewhere. Redirects are not followed, proxies of the environment are not used, and only the status
+of the answer is read.
 """
 
 import asyncio
@@ -19,29 +19,29 @@ from appliance import __version__
 from appliance.clock import Clock
 from appliance.domain.notifications.messages import Post
 from appliance.domain.notifications.networks import is_permitted
-from appliance.domain.notifications.receivers import Destination, Outcome, Sent
+from appliance.domain.notifications.receivers import Destination, Outcome, SendResult
 
 if TYPE_CHECKING:
     import httpx
 
 SEND_S_MAX = 10.0
-"""A message takes no longer, all in all."""
+"""Time limit of a message, with resolving and connecting."""
 CONNECT_S_MAX = 4.0
 ADDRESSES_MAX = 4
 LOOKUPS_MAX = 8
-"""Names of one tenant that are looked up at once: a lookup may hang for longer than a message."""
+"""Number of lookups of one tenant at once; a lookup may outlast its message."""
 
 
 class Names(Protocol):
-    """Where a name leads to."""
+    """Resolves host names."""
 
     def look_up(self, host: str, port: int, found: Callable[[Sequence[str] | OSError], None]) -> None:
-        """Call `found` with the addresses of a name, or why there are none, on any thread; never blocks."""
+        """Call `found` with the addresses of a name, or with the error, on any thread; does not block."""
         ...
 
 
 class SystemNames:
-    """Asks the system, each time in a thread that nobody waits for: an answer may take half a minute."""
+    """Resolves names by the system, each in a daemon thread: an answer may take half a minute."""
 
     def look_up(self, host: str, port: int, found: Callable[[Sequence[str] | OSError], None]) -> None:
         def look() -> None:
@@ -55,7 +55,7 @@ class SystemNames:
 
 
 class _NotPermitted(Exception):
-    """The name leads to private addresses only."""
+    """The host name has only private addresses."""
 
 
 class Sender:
@@ -70,8 +70,8 @@ class Sender:
         self._context: ssl.SSLContext | None = None
         self._lookups: Counter[str | None] = Counter()
 
-    async def send(self, post: Post, tenant: str | None) -> Sent:
-        """Send a message for a tenant; raises nothing."""
+    async def send(self, post: Post, tenant: str | None) -> SendResult:
+        """Send a message for a tenant; errors become results."""
         try:
             async with asyncio.timeout(self._send_s_max):
                 status = await self._status(post, tenant)
@@ -90,8 +90,8 @@ class Sender:
             return self._sent(Outcome.REDIRECTED, f"it names another address, which is not followed ({status})", status)
         return self._sent(Outcome.REFUSED, f"it refused the message (HTTP {status})", status)
 
-    def _sent(self, outcome: Outcome, detail: str, status: int | None = None) -> Sent:
-        return Sent(outcome, self._clock.wall_now(), detail, status)
+    def _sent(self, outcome: Outcome, detail: str, status: int | None = None) -> SendResult:
+        return SendResult(outcome, self._clock.wall_now(), detail, status)
 
     async def _status(self, post: Post, tenant: str | None) -> int:
         """Return the status of the answer. Raises: _NotPermitted, TimeoutError, OSError."""
@@ -105,7 +105,7 @@ class Sender:
         return await self._posted(post, permitted[-1])
 
     async def _addresses(self, destination: Destination, tenant: str | None) -> Sequence[str]:
-        """Return where a name leads to. Raises: OSError."""
+        """Return the addresses of a host name. Raises: OSError."""
         if self._lookups[tenant] >= LOOKUPS_MAX:
             raise OSError("names of other receivers are still looked up")
         loop = asyncio.get_running_loop()
@@ -128,9 +128,9 @@ class Sender:
         return result
 
     async def _posted(self, post: Post, address: str) -> int:
-        """Send the request to the address. Raises: ConnectionError where nobody answers there, OSError."""
+        """Send the request to the address, and return the status. Raises: ConnectionError (no connection), OSError."""
         if self._context is None:
-            self._context = await asyncio.to_thread(_prepared)
+            self._context = await asyncio.to_thread(_tls_context)
         import httpx
 
         is_tls, host, port, path = post.destination
@@ -157,8 +157,8 @@ class Sender:
             raise _cause(error) from error
 
 
-def _prepared() -> ssl.SSLContext:
-    """Return who is trusted, and import the client; takes a tenth of a second."""
+def _tls_context() -> ssl.SSLContext:
+    """Import the HTTP client and return the trusted authorities; takes a tenth of a second."""
     import httpx
 
     assert httpx
@@ -166,7 +166,7 @@ def _prepared() -> ssl.SSLContext:
 
 
 def _cause(error: "httpx.HTTPError") -> OSError:
-    """Return what is behind an error of the client."""
+    """Return the TLS or socket error behind an error of the HTTP client."""
     import httpx
 
     below: BaseException | None = error

@@ -22,24 +22,24 @@ class ReceiverOrder(Order):
     )
 
     name: Text = Field(min_length=1, max_length=60, examples=["the harbour's phone"])
-    """For a person: who is told there."""
+    """Name for people, such as the person who reads the messages."""
     kind: ReceiverKind
     """`webhook` (a JSON document), `ntfy` (text to a topic) or `gotify`."""
     url: Text = Field(max_length=2000, examples=["https://ntfy.example.org/harbour-7Qm2"])
-    """Of a webhook or a topic; of Gotify that of the server. It is not shown again: it may be a secret."""
+    """Address of the webhook, of the ntfy topic or of the Gotify server. It may be secret, and is not shown again."""
     token: Text = Field("", max_length=500)
     """Sent as `Authorization: Bearer`, to Gotify as `X-Gotify-Key`. It is not shown again."""
     severity_min: Literal["warn", "bad"] = "warn"
-    """`bad`: tell only what needs somebody now."""
+    """`bad`: send only conditions on which a person should act now."""
     of_box: Flag = False
-    """Tell of the box and of all tenants; needs an admin key."""
+    """Send conditions of the box and of all tenants; needs an admin key."""
 
 
 class SentShape(Shape):
-    """What came of a message."""
+    """Result of a message."""
 
     outcome: Outcome
-    """`delivered`; or why it was not."""
+    """`delivered`, or the reason why the message did not arrive."""
     status: int | None = Field(examples=[200])
     """HTTP status of the receiver's answer; null: there was none."""
     detail: str = Field(examples=["it took the message (HTTP 200)"])
@@ -51,11 +51,11 @@ class ReceiverShape(Shape):
 
     id: str = Field(examples=["7c2e91a04bd8"])
     tenant: str | None = Field(examples=["harbour"])
-    """Null: it is told of the box and of all tenants."""
+    """Tenant whose conditions are sent; null: those of the box and of all tenants."""
     name: str = Field(examples=["the harbour's phone"])
     kind: ReceiverKind
     origin: str = Field(examples=["https://ntfy.example.org"])
-    """Where messages go, without the path."""
+    """Address without the path."""
     has_token: bool
     severity_min: Literal["warn", "bad"]
     created_at: datetime.datetime

@@ -57,7 +57,7 @@ def test_tenant_page_adds_tests_and_removes_a_receiver_of_notifications(tab: Tab
     """What came of the test is said; address and token are not shown again. The page of the box has its own."""
     with tab("/tenants/harbour", key=box.tenant_key) as page:
         card = page.locator("section", has=page.get_by_role("heading", name="Notifications"))
-        card.get_by_label("Who reads it").fill("harbour phone")
+        card.get_by_label("Name, such as the person who reads it").fill("harbour phone")
         card.get_by_label("Address of the topic").fill("http://127.0.0.1:9/topic-secret")
         card.get_by_label("Token").fill("token-secret")
         card.get_by_role("button", name="Add the receiver").click()

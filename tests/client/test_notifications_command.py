@@ -1,4 +1,4 @@
-"""Who is told that something is wrong, at a terminal: `appliance notifications`, over a real port."""
+"""Receivers of notifications at a terminal: `appliance notifications`, over a real port."""
 
 import json
 
@@ -18,7 +18,7 @@ def test_notifications_commands_add_list_test_and_remove(port: Port) -> None:
     shown = port.run("harbour", "notifications", "list")
     assert {"phone", "ntfy", "retrying"} <= set(shown.split())
     assert "secret" not in added + shown
-    assert "Nobody is told" in port.invoke("museum", "notifications", "list").output
+    assert "There is no receiver" in port.invoke("museum", "notifications", "list").output
     assert "is removed" in port.run("harbour", "notifications", "remove", receiver["id"])
     assert json.loads(port.run("harbour", "notifications", "list", "--json")) == []
 

@@ -54,7 +54,7 @@ class Bench:
     async def look(self, conditions: Sequence[Condition], *ids: str, after_s: float = 0) -> None:
         """Let time pass and look at the box; then wait until these receivers have no message under way."""
         self.clock.pass_s(after_s)
-        self.notifications.see(conditions)
+        self.notifications.update(conditions)
         names = {f"notify {id}" for id in ids}
         await until(lambda: not names & {task.get_name() for task in asyncio.all_tasks()}, every_s=0)
 
@@ -72,7 +72,7 @@ async def test_receiver_is_told_what_begins_and_ends_in_one_message_each() -> No
         await bench.look([GATE, DOOR], "phone", after_s=1000)
         await bench.look([], "phone", after_s=1000)
         assert told(one) == [[("began", "door"), ("began", "gate")], [("ended", "door"), ("ended", "gate")]]
-        assert bench.notifications.standing("phone").state is ReceiverState.WELL
+        assert bench.notifications.status("phone").state is ReceiverState.WELL
     await bench.notifications.close()
 
 
@@ -121,7 +121,7 @@ async def test_receiver_that_refuses_is_tried_again_ever_later_and_then_told_how
                 tries.append(bench.clock.now_ns())
         gaps = [(after - before) // 10**9 for before, after in itertools.pairwise(tries)]
         assert gaps == [min(RETRY_S_MAX, RETRY_S * 2**number) for number in range(11)]
-        assert bench.notifications.standing("phone").state is ReceiverState.FAILING
+        assert bench.notifications.status("phone").state is ReceiverState.FAILING
         assert [(who.id, last.status) for who, last in bench.notifications.failing()] == [("phone", 500)]
         one.answer = TAKEN
         one.got.clear()
@@ -138,7 +138,7 @@ async def test_receiver_that_never_answers_well_is_given_up_until_a_test_message
         for _ in range(GIVEN_UP_FROM + 5):
             await bench.look([GATE], "phone", after_s=RETRY_S_MAX)
         assert len(one.got) == GIVEN_UP_FROM
-        assert bench.notifications.standing("phone").state is ReceiverState.GIVEN_UP
+        assert bench.notifications.status("phone").state is ReceiverState.GIVEN_UP
         assert len(bench.notifications.failing()) == 1
         one.answer = TAKEN
         assert (await bench.notifications.test("phone")).outcome is Outcome.DELIVERED
@@ -183,7 +183,7 @@ async def test_test_messages_are_bounded_and_count_like_others() -> None:
             with pytest.raises(TooManyTests):
                 await bench.notifications.test("phone")
             bench.clock.pass_s(TESTS_APART_S)
-        assert bench.notifications.standing("phone").state is ReceiverState.FAILING
+        assert bench.notifications.status("phone").state is ReceiverState.FAILING
     with pytest.raises(UnknownReceiver):
         await bench.notifications.test("other")
     await bench.notifications.close()
@@ -204,5 +204,5 @@ async def test_receiver_that_is_removed_gets_nothing_more() -> None:
             await test
         await bench.look([GATE], "phone")
         assert len(one.got) == 1
-        assert bench.notifications.standing("phone").state is ReceiverState.NEW
+        assert bench.notifications.status("phone").state is ReceiverState.NEW
     await bench.notifications.close()

@@ -12,7 +12,7 @@ from appliance.api.http import certificate
 from appliance.clock import SystemClock
 from appliance.domain.health.conditions import Severity
 from appliance.domain.notifications.messages import post_of, trial_message_of
-from appliance.domain.notifications.receivers import Outcome, Receiver, ReceiverKind, Sent
+from appliance.domain.notifications.receivers import Outcome, Receiver, ReceiverKind, SendResult
 from appliance.notifications.sending import LOOKUPS_MAX, Names, Sender
 from tests.fakes.waiting import until
 from tests.notifications.receiving import WrittenNames, receiving
@@ -28,7 +28,7 @@ def receiver(url: str, kind: ReceiverKind = ReceiverKind.WEBHOOK, token: str = "
 
 async def sent_to(
     one: Receiver, private: Sequence[str] = HERE, names: Names | None = None, send_s_max: float = 10.0
-) -> Sent:
+) -> SendResult:
     sender = Sender(SystemClock(), private, names, send_s_max)
     return await sender.send(post_of(one, trial_message_of("box-1", NOW)), one.tenant)
 

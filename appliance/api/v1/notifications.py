@@ -1,4 +1,4 @@
-"""Receivers of notifications: who is told of conditions outside of the box."""
+"""Receivers of notifications over HTTP."""
 
 from typing import Annotated
 
@@ -37,10 +37,11 @@ ReceiverId = Annotated[str, Path(description="Id of the receiver, as the list sh
     responses=problems(Forbidden, BadReceiver, UnknownTenant, QuotaExceeded, StorageFull),
 )
 async def add_receiver(order: ReceiverOrder, box: TheBox, principal: Member) -> ReceiverShape:
-    """The receiver is told when a condition of the tenant begins and ends (`GET /v1/health`), broken promises among
-    them, and of what stands already. With `of_box` and an admin key: of the box and of all tenants.
+    """Messages are sent to the receiver when a condition of the tenant (`GET /v1/health`), such as a broken promise,
+    begins and ends. The first message names the present conditions. With `of_box` and an admin key: the conditions of
+    the box and of all tenants.
 
-    Address and token are not shown again. A private address is not written to unless the operator permits its network.
+    Address and token are not shown again. Private addresses are refused unless the operator permits their network.
     """
     if order.of_box and not principal.is_admin:
         raise Forbidden(action="have others told of the whole box; it needs an admin key")
@@ -66,7 +67,7 @@ async def add_receiver(order: ReceiverOrder, box: TheBox, principal: Member) -> 
 async def list_receivers(
     box: TheBox, principal: Member, is_every: EveryTenant, cursor: Cursor = "", limit: Limit = 100
 ) -> Response:
-    """Those of the tenant, each with what came of the latest message; with an admin key also those of the box."""
+    """Receivers of the tenant, each with the result of the latest message; an admin key also sees those of the box."""
     tenants = None if is_every else [principal.tenant, *([None] if principal.is_admin else [])]
     found = await box.turns.alone(principal.tenant, lambda: box.store.receivers.page(tenants, cursor, limit + 1))
     return await page(box.turns, principal.tenant, found, limit, lambda one: one.id, lambda one: _shape(box, one))
@@ -74,13 +75,13 @@ async def list_receivers(
 
 @router.get("/{receiver}", summary="Show a receiver of notifications", responses=problems(UnknownReceiver))
 async def show_receiver(receiver: ReceiverId, box: TheBox, principal: Member) -> ReceiverShape:
-    """The receiver and what came of the latest message to it."""
+    """The receiver and the result of the latest message to it."""
     return _shape(box, await _visible(box, principal, receiver))
 
 
 @router.delete("/{receiver}", summary="Remove a receiver of notifications", responses=problems(UnknownReceiver))
 async def remove_receiver(receiver: ReceiverId, box: TheBox, principal: Member) -> Deleted:
-    """It is told nothing more."""
+    """Nothing more is sent to the receiver."""
     await _visible(box, principal, receiver)
     await box.store.receivers.delete(receiver)
     return Deleted(deleted=receiver)
@@ -92,15 +93,15 @@ async def remove_receiver(receiver: ReceiverId, box: TheBox, principal: Member) 
     responses=problems(UnknownReceiver, TooManyTests),
 )
 async def test_receiver(receiver: ReceiverId, box: TheBox, principal: Member) -> SentShape:
-    """Send a message now, and answer what came of it; 200 also where it did not arrive (`outcome`). It takes 10 s at
-    most, and of the receiver's answer the box reads no more than the status.
+    """Send a message now, and answer with its result; the status is 200 also where the message did not arrive
+    (`outcome`). This takes at most 10 s. Of the receiver's answer the box reads only the status.
     """
     await _visible(box, principal, receiver)
     return SentShape.model_validate(await box.notifications.test(receiver))
 
 
 async def _visible(box: RunningBox, principal: Principal, id: str) -> Receiver:
-    """Any receiver for an admin, those of its tenant for others. Raises: UnknownReceiver."""
+    """Return any receiver for an admin, and one of its own tenant for another key. Raises: UnknownReceiver."""
     receiver = await box.store.receivers.get(id)
     if not principal.is_admin and receiver.tenant != principal.tenant:
         raise UnknownReceiver(name=id)
@@ -108,7 +109,7 @@ async def _visible(box: RunningBox, principal: Principal, id: str) -> Receiver:
 
 
 def _shape(box: RunningBox, receiver: Receiver) -> ReceiverShape:
-    standing = box.notifications.standing(receiver.id)
+    status = box.notifications.status(receiver.id)
     return ReceiverShape(
         id=receiver.id,
         tenant=receiver.tenant,
@@ -118,7 +119,7 @@ def _shape(box: RunningBox, receiver: Receiver) -> ReceiverShape:
         has_token=receiver.has_token,
         severity_min="bad" if receiver.severity_min is Severity.BAD else "warn",
         created_at=receiver.created_at,
-        state=standing.state,
-        last=None if standing.last is None else SentShape.model_validate(standing.last),
-        failures=standing.failures,
+        state=status.state,
+        last=None if status.last is None else SentShape.model_validate(status.last),
+        failures=status.failures,
     )

@@ -1,1 +1,1 @@
-"""Notifications: who is told of conditions, of which, and in which form. Nothing is sent here."""
+"""Receivers of notifications, the conditions that each is told of, and the form of messages. Nothing is sent here."""

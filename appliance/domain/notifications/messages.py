@@ -1,4 +1,4 @@
-"""Messages: what a receiver is sent, in the form of its kind."""
+"""Messages to receivers, and the HTTP request that carries a message to each kind of receiver."""
 
 import base64
 import datetime
@@ -8,67 +8,67 @@ from dataclasses import dataclass
 from typing import Any
 
 from appliance.domain.health.conditions import Severity, worst
-from appliance.domain.notifications.briefing import Change, News
+from appliance.domain.notifications.briefing import ChangeKind, ConditionChange
 from appliance.domain.notifications.receivers import Destination, Receiver, ReceiverKind
 
-NEWS_MAX = 20
-"""Conditions that one message names."""
+CHANGES_MAX = 20
+"""Most conditions that a message names."""
 _TITLE_MAX = 150
 _ROW_MAX = 300
 _TEXT_MAX = 3500
-"""ntfy makes a file of a longer one."""
+"""Characters of a text; ntfy turns longer texts into files."""
 _WORDS = {
-    Change.BEGAN: "Began: ",
-    Change.WORSE: "Has become worse: ",
-    Change.ENDED: "Ended: ",
-    Change.PASSED: "Began and ended: ",
+    ChangeKind.BEGAN: "Began: ",
+    ChangeKind.WORSE: "Has become worse: ",
+    ChangeKind.ENDED: "Ended: ",
+    ChangeKind.PASSED: "Began and ended: ",
 }
 _PRIORITIES = {Severity.BAD: ("4", 8), Severity.WARN: ("3", 5), Severity.GOOD: ("2", 2)}
-"""By how bad it is: of ntfy, and of Gotify."""
+"""Severity → priority in ntfy and in Gotify."""
 _TAGS = {Severity.BAD: "rotating_light", Severity.WARN: "warning", Severity.GOOD: "white_check_mark"}
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What is told, before it has the form of a kind."""
+    """Content of a message for all kinds of receivers."""
 
     title: str
     text: str
     severity: Severity
-    """Of the worst that has begun; good where things have only ended."""
+    """Severity of the worst condition that began or became worse; good where conditions have only ended."""
     document: Mapping[str, Any]
-    """The same for programs."""
+    """JSON document for programs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """A request to a receiver."""
+    """HTTP request that carries a message to a receiver."""
 
     destination: Destination
     headers: Mapping[str, str]
     body: bytes
 
 
-def message_of(box: str, news: Sequence[News], now: datetime.datetime) -> Message:
-    """Return the message that tells of these changes at the box of this name."""
-    first = f"{_WORDS[news[0].change]}{news[0].condition.text}"
-    more = f" (and {len(news) - 1} more)" if len(news) > 1 else ""
-    severity = worst([one.condition.severity for one in news if one.change in (Change.BEGAN, Change.WORSE)])
+def message_of(box: str, changes: Sequence[ConditionChange], now: datetime.datetime) -> Message:
+    """Return the message that names these changes at the box `box`."""
+    first = f"{_WORDS[changes[0].kind]}{changes[0].condition.text}"
+    more = f" (and {len(changes) - 1} more)" if len(changes) > 1 else ""
+    severity = worst([one.condition.severity for one in changes if one.kind in (ChangeKind.BEGAN, ChangeKind.WORSE)])
     document = {
-        "conditions": [_document(one) for one in news[:NEWS_MAX]],
-        "conditions_in_all": len(news),
+        "conditions": [_document(one) for one in changes[:CHANGES_MAX]],
+        "conditions_in_all": len(changes),
     }
-    return _message(box, "conditions changed", f"{first}{more}", _text(news), severity, now, document)
+    return _message(box, "conditions changed", f"{first}{more}", _text(changes), severity, now, document)
 
 
 def trial_message_of(box: str, now: datetime.datetime) -> Message:
-    """Return a message that shows that messages arrive."""
+    """Return a test message."""
     text = "This is a test message. Conditions that begin and end will be told here."
     return _message(box, "test", "Test message", text, Severity.GOOD, now, {"conditions": []})
 
 
 def post_of(receiver: Receiver, message: Message) -> Post:
-    """Return the request that tells the receiver."""
+    """Return the HTTP request that carries the message to the receiver."""
     destination = receiver.destination
     bearer = {"Authorization": f"Bearer {receiver.token}"} if receiver.token else {}
     priority, gotify_priority = _PRIORITIES[message.severity]
@@ -93,30 +93,30 @@ def _message(
     return Message(shown, text, severity, {"event": event, **known, **document})
 
 
-def _text(news: Sequence[News]) -> str:
+def _text(changes: Sequence[ConditionChange]) -> str:
     rows: list[str] = []
-    for one in news[:NEWS_MAX]:
+    for one in changes[:CHANGES_MAX]:
         row = "\n".join(_lines(one))
         if sum(map(len, rows)) + len(row) > _TEXT_MAX:
             break
         rows.append(row)
-    if len(news) > len(rows):
-        rows.append(f"And {len(news) - len(rows)} more: see Health on the pages of the box, or 'appliance health'.")
+    if len(changes) > len(rows):
+        rows.append(f"And {len(changes) - len(rows)} more: see Health on the pages of the box, or 'appliance health'.")
     return "\n\n".join(rows)
 
 
-def _lines(one: News) -> list[str]:
+def _lines(one: ConditionChange) -> list[str]:
     often = f" ({one.times} times)" if one.times > 1 else ""
-    said = [f"{_WORDS[one.change]}{one.condition.text}{often}"]
-    if one.change in (Change.BEGAN, Change.WORSE):
+    said = [f"{_WORDS[one.kind]}{one.condition.text}{often}"]
+    if one.kind in (ChangeKind.BEGAN, ChangeKind.WORSE):
         said += [line for line in (one.condition.detail, one.condition.action) if line]
     return [_cut(line, _ROW_MAX) for line in said]
 
 
-def _document(one: News) -> dict[str, Any]:
+def _document(one: ConditionChange) -> dict[str, Any]:
     condition, subject = one.condition, one.condition.subject
     return {
-        "change": one.change.value,
+        "change": one.kind.value,
         "times": one.times,
         "id": condition.trouble.value,
         "severity": condition.severity.value,
@@ -133,6 +133,6 @@ def _cut(text: str, length: int) -> str:
 
 
 def _header(text: str) -> str:
-    """Return text for a header: what is no ASCII is encoded as RFC 2047 has it, and ntfy reads it."""
+    """Return text for a header; text that is not ASCII is encoded by RFC 2047, which ntfy decodes."""
     line = " ".join(text.split())
     return line if line.isascii() and line.isprintable() else f"=?UTF-8?B?{base64.b64encode(line.encode()).decode()}?="

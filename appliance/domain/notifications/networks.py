@@ -1,4 +1,4 @@
-"""Networks: whether the box may send a notification to an address."""
+"""Decides whether the box may send a notification to an IP address."""
 
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
@@ -11,16 +11,16 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 
 
 def is_permitted(text: str, private: Sequence[Network]) -> bool:
-    """Whether an address is one of the public internet, or in a private network that the operator permits.
+    """Return whether an address is public, or lies in a private network that the operator permits.
 
-    An address of IPv6 that stands for one of IPv4 is judged as that one.
+    An IPv6 address that embeds an IPv4 address is judged by the IPv4 address.
     """
-    address = _meant(ip_address(text.partition("%")[0]))
+    address = _embedded_ipv4(ip_address(text.partition("%")[0]))
     return any(address in one for one in private if one.version == address.version) or _is_public(address)
 
 
 def _is_public(address: Address) -> bool:
-    """Beyond what Python calls global: multicast is not public, nor a tunnel, nor a prefix that nobody was given."""
+    """Return whether Python calls an address global, and it is no multicast, tunnel or unassigned prefix."""
     if address.is_multicast or not address.is_global:
         return False
     if isinstance(address, IPv4Address):
@@ -28,8 +28,8 @@ def _is_public(address: Address) -> bool:
     return address in _GLOBAL_UNICAST and address.sixtofour is None and address.teredo is None
 
 
-def _meant(address: Address) -> Address:
-    """Return the address of IPv4 that one of IPv6 is mapped or translated to."""
+def _embedded_ipv4(address: Address) -> Address:
+    """Return the IPv4 address that an IPv6 address embeds; without one, the address itself."""
     if isinstance(address, IPv4Address):
         return address
     if address in _NAT64:

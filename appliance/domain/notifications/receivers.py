@@ -1,4 +1,4 @@
-"""Receivers of notifications, and what came of the latest message to each."""
+"""Receivers of notifications, and results of messages to them."""
 
 import datetime
 import re
@@ -11,16 +11,16 @@ from appliance.domain.errors import BadReceiver
 from appliance.domain.health.conditions import Severity
 
 FAILING_FROM = 3
-"""Messages in a row that did not arrive, from which a receiver is failing."""
+"""Number of failed messages in a row from which a receiver is failing."""
 GIVEN_UP_FROM = 30
-"""The same, from which nothing more is tried: a day of tries."""
+"""Number of failed messages in a row after which nothing is sent; they take about a day."""
 _TOKEN = re.compile("[!-~]{1,500}")
-_REST = re.compile("[!-~]*")
+_PATH = re.compile("[!-~]*")
 _SEPARATORS = re.compile(r"[\s\\]")
 
 
 class ReceiverKind(StrEnum):
-    """Which form the messages have."""
+    """Services that messages are sent to."""
 
     WEBHOOK = "webhook"
     """A JSON document; the token goes as `Authorization: Bearer`."""
@@ -37,11 +37,11 @@ class Destination(NamedTuple):
     host: str
     port: int
     path: str
-    """With the query."""
+    """Path and query."""
 
     @property
     def origin(self) -> str:
-        """The address without what may be secret."""
+        """Return scheme, host and port, without the path, which may be secret."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         usual = 443 if self.is_tls else 80
         return f"{'https' if self.is_tls else 'http'}://{host}{'' if self.port == usual else f':{self.port}'}"
@@ -49,11 +49,11 @@ class Destination(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Receiver:
-    """Who is told."""
+    """An address to which messages on conditions are sent."""
 
     id: str
     tenant: str | None
-    """Whose conditions it is told of; None: of the box and of all tenants."""
+    """Tenant whose conditions are sent; None: those of the box and of all tenants."""
     name: str
     kind: ReceiverKind
     url: str = field(repr=False)
@@ -72,17 +72,17 @@ class Receiver:
 
 
 def checked(receiver: Receiver) -> Receiver:
-    """Return a receiver that a message can be sent to. Raises: BadReceiver."""
+    """Return the receiver if messages can be sent to it. Raises: BadReceiver."""
     destination_of(receiver.url)
     if receiver.token and not _TOKEN.fullmatch(receiver.token):
         raise BadReceiver(reason="token: use 1 to 500 printable characters of ASCII without spaces")
     if receiver.kind is ReceiverKind.GOTIFY and not receiver.token:
-        raise BadReceiver(reason="token: Gotify wants that of an application")
+        raise BadReceiver(reason="token: Gotify needs the token of an application")
     return receiver
 
 
 def destination_of(url: str) -> Destination:
-    """Raises: BadReceiver."""
+    """Return the parts of an address. Raises: BadReceiver."""
     try:
         parts = urlsplit(url)
         host, port = (parts.hostname or "").encode("idna").decode(), parts.port
@@ -92,33 +92,33 @@ def destination_of(url: str) -> Destination:
         raise BadReceiver(reason="url: say http:// or https://, a host and a path, without spaces")
     if "@" in parts.netloc:
         raise BadReceiver(reason="url: name and password do not belong into it; send a token in its own field")
-    if not _REST.fullmatch(rest := f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}"):
+    if not _PATH.fullmatch(path := f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}"):
         raise BadReceiver(reason="url: percent-encode what is no printable character of ASCII")
     is_tls = parts.scheme == "https"
-    return Destination(is_tls, host, port or (443 if is_tls else 80), rest)
+    return Destination(is_tls, host, port or (443 if is_tls else 80), path)
 
 
 class Outcome(StrEnum):
-    """What came of sending a message."""
+    """Outcomes of sending a message."""
 
     DELIVERED = "delivered"
     REFUSED = "refused"
     """The receiver answered with a status other than 2xx."""
     REDIRECTED = "redirected"
-    """It named another address, which the box does not follow."""
+    """The receiver answered with a redirect, which the box does not follow."""
     NOT_PERMITTED = "not-permitted"
-    """Its name leads to a private address."""
+    """The host name has only private addresses."""
     UNREACHABLE = "unreachable"
-    """Its name is unknown, or nobody answers there in HTTP."""
+    """The host name is unknown, or no HTTP server answers at its addresses."""
     NOT_TRUSTED = "not-trusted"
-    """Its certificate cannot be verified."""
+    """The certificate of the receiver cannot be verified."""
     TIMED_OUT = "timed-out"
-    """It took too long."""
+    """The receiver did not answer in time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
-    """A message that was sent, or could not be."""
+class SendResult:
+    """Result of sending a message."""
 
     outcome: Outcome
     at: datetime.datetime
@@ -133,7 +133,7 @@ class Sent:
 
 
 class ReceiverState(StrEnum):
-    """How a receiver does."""
+    """States of a receiver, by its latest messages."""
 
     NEW = "new"
     """Nothing was sent to it since the box started."""
@@ -148,15 +148,15 @@ class ReceiverState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class DeliveryStatus:
     """The latest message to a receiver, and how many in a row did not arrive."""
 
-    last: Sent | None = None
+    last: SendResult | None = None
     failures: int = 0
 
-    def after(self, sent: Sent) -> "Standing":
-        """Return what stands once another message was sent."""
-        return Standing(sent, 0 if sent.is_delivered else self.failures + 1)
+    def after(self, sent: SendResult) -> "DeliveryStatus":
+        """Return the status after one more message."""
+        return DeliveryStatus(sent, 0 if sent.is_delivered else self.failures + 1)
 
     @property
     def state(self) -> ReceiverState:

@@ -43,8 +43,8 @@ class Receivers:
     async def page(
         self, tenants: Sequence[str | None] | None = None, after: str = "", limit: int = PAGE
     ) -> list[Receiver]:
-        """Receivers of these tenants by id, those after `after`; the tenant None: those of the box. `tenants` None:
-        all.
+        """Return receivers of these tenants with ids above `after`. Tenant None: the box; `tenants` None: all
+        tenants and the box.
         """
         query = select(ReceiverRow).where(col(ReceiverRow.id) > after).order_by(col(ReceiverRow.id)).limit(limit)
         if tenants is not None:
@@ -52,7 +52,7 @@ class Receivers:
         return await self._records.read(lambda session: [row.receiver for row in session.exec(query)])
 
     async def all(self) -> list[Receiver]:
-        """Every receiver of the box, by id."""
+        """Return all receivers, by id."""
         return await self.page(limit=(ALL_TENANTS + 1) * PER_TENANT_MAX)
 
     async def delete(self, id: str) -> None:

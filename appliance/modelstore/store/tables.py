@@ -106,7 +106,7 @@ class KeyUseRow(Row, table=True):
 
 
 class ReceiverRow(Row, table=True):
-    """Who is told of conditions. Address and token are what another one asks for, so they are stored as they are."""
+    """A receiver of notifications. Its service needs address and token as they are, so they are stored in clear."""
 
     __tablename__ = "receiver"
     id: str = Field(primary_key=True)

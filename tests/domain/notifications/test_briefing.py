@@ -5,7 +5,7 @@ import itertools
 from dataclasses import replace
 
 from appliance.domain.health.conditions import Condition, Severity, Subject, SubjectKind, Trouble
-from appliance.domain.notifications.briefing import PASSED_MAX, QUIET_S, QUIET_S_MAX, Briefing, Change, concerning
+from appliance.domain.notifications.briefing import PASSED_MAX, QUIET_S, QUIET_S_MAX, Briefing, ChangeKind, visible_to
 from appliance.domain.notifications.receivers import Receiver, ReceiverKind
 
 NOW = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
@@ -24,58 +24,62 @@ def late(name: str, severity: Severity = Severity.WARN) -> Condition:
 GATE, DOOR = late("gate"), late("door", Severity.BAD)
 
 
-def told(briefing: Briefing, now_s: float) -> list[tuple[Change, str, int]]:
+def told(briefing: Briefing, now_s: float) -> list[tuple[ChangeKind, str, int]]:
     """Return what is told now, by change, name and times; the receiver knows it from then on."""
-    news = briefing.due(now_s)
-    briefing.told(news, now_s)
-    return [(one.change, one.condition.subject.name, one.times) for one in news]
+    changes = briefing.due(now_s)
+    briefing.note_sent(changes, now_s)
+    return [(one.kind, one.condition.subject.name, one.times) for one in changes]
 
 
 def test_condition_is_told_once_when_it_begins_and_once_when_it_ends() -> None:
     briefing = Briefing(receiver())
-    briefing.see([GATE])
-    assert told(briefing, 0) == [(Change.BEGAN, "gate", 1)]
-    briefing.see([GATE])
+    briefing.update([GATE])
+    assert told(briefing, 0) == [(ChangeKind.BEGAN, "gate", 1)]
+    briefing.update([GATE])
     assert told(briefing, 1000) == []
-    briefing.see([])
-    assert told(briefing, 2000) == [(Change.ENDED, "gate", 0)]
+    briefing.update([])
+    assert told(briefing, 2000) == [(ChangeKind.ENDED, "gate", 0)]
     assert told(briefing, 3000) == []
 
 
 def test_several_changes_are_told_together_the_worst_first_and_endings_last() -> None:
     briefing = Briefing(receiver())
-    briefing.see([late("pier")])
+    briefing.update([late("pier")])
     told(briefing, 0)
-    briefing.see([GATE, DOOR])
-    assert told(briefing, QUIET_S) == [(Change.BEGAN, "door", 1), (Change.BEGAN, "gate", 1), (Change.ENDED, "pier", 0)]
+    briefing.update([GATE, DOOR])
+    assert told(briefing, QUIET_S) == [
+        (ChangeKind.BEGAN, "door", 1),
+        (ChangeKind.BEGAN, "gate", 1),
+        (ChangeKind.ENDED, "pier", 0),
+    ]
 
 
 def test_condition_that_becomes_worse_is_told_again_and_one_that_eases_is_not() -> None:
     briefing = Briefing(receiver())
-    briefing.see([GATE])
+    briefing.update([GATE])
     told(briefing, 0)
-    briefing.see([replace(GATE, severity=Severity.BAD)])
-    assert told(briefing, QUIET_S) == [(Change.WORSE, "gate", 0)]
-    briefing.see([GATE])
+    briefing.update([replace(GATE, severity=Severity.BAD)])
+    assert told(briefing, QUIET_S) == [(ChangeKind.WORSE, "gate", 0)]
+    briefing.update([GATE])
     assert told(briefing, 10 * QUIET_S) == []
 
 
 def test_receiver_of_what_is_bad_hears_of_the_end_and_not_of_the_easing() -> None:
     briefing = Briefing(receiver(Severity.BAD))
-    briefing.see([GATE, DOOR])
-    assert told(briefing, 0) == [(Change.BEGAN, "door", 1)]
-    briefing.see([GATE, replace(DOOR, severity=Severity.WARN)])
+    briefing.update([GATE, DOOR])
+    assert told(briefing, 0) == [(ChangeKind.BEGAN, "door", 1)]
+    briefing.update([GATE, replace(DOOR, severity=Severity.WARN)])
     assert told(briefing, QUIET_S) == []
-    briefing.see([GATE])
-    assert told(briefing, 2 * QUIET_S) == [(Change.ENDED, "door", 0)]
+    briefing.update([GATE])
+    assert told(briefing, 2 * QUIET_S) == [(ChangeKind.ENDED, "door", 0)]
 
 
 def test_condition_that_came_and_went_untold_is_told_as_passed_with_how_often() -> None:
     briefing = Briefing(receiver())
     for _ in range(3):
-        briefing.see([GATE])
-        briefing.see([])
-    assert told(briefing, 0) == [(Change.PASSED, "gate", 3)]
+        briefing.update([GATE])
+        briefing.update([])
+    assert told(briefing, 0) == [(ChangeKind.PASSED, "gate", 3)]
     assert told(briefing, 1000) == []
 
 
@@ -83,45 +87,45 @@ def test_flapping_condition_is_told_at_intervals_that_double_and_holds_up_no_oth
     """An hour of a condition that changes with each look makes no more than seven messages."""
     briefing, times = Briefing(receiver()), []
     for now_s in range(0, 3600, LOOK_S):
-        briefing.see([GATE] if now_s % (2 * LOOK_S) == 0 else [])
+        briefing.update([GATE] if now_s % (2 * LOOK_S) == 0 else [])
         if told(briefing, now_s):
             times.append(now_s)
     gaps = [after - before for before, after in itertools.pairwise(times)]
     assert len(times) <= 7
     assert all(after > before for before, after in itertools.pairwise(gaps))
-    briefing.see([DOOR])
-    assert (Change.BEGAN, "door", 1) in told(briefing, 3600)
+    briefing.update([DOOR])
+    assert (ChangeKind.BEGAN, "door", 1) in told(briefing, 3600)
 
 
 def test_quiet_after_a_flapping_condition_is_bounded_and_ends_once_it_has_calmed_down() -> None:
     briefing, now_s = Briefing(receiver()), 0
     for turn in range(14):
-        briefing.see([GATE] if turn % 2 == 0 else [])
+        briefing.update([GATE] if turn % 2 == 0 else [])
         now_s += QUIET_S_MAX
         assert len(told(briefing, now_s)) == 1
     now_s += 10 * QUIET_S_MAX
-    briefing.see([GATE, DOOR])
+    briefing.update([GATE, DOOR])
     assert len(told(briefing, now_s)) == 2
-    briefing.see([DOOR])
-    assert told(briefing, now_s + QUIET_S) == [(Change.ENDED, "gate", 0)]
+    briefing.update([DOOR])
+    assert told(briefing, now_s + QUIET_S) == [(ChangeKind.ENDED, "gate", 0)]
 
 
 def test_receiver_is_told_nothing_of_itself() -> None:
     """A message that says that messages do not arrive."""
     itself = replace(GATE, subject=Subject(SubjectKind.RECEIVER, "7c2e", "harbour"))
     briefing = Briefing(receiver())
-    briefing.see([itself])
+    briefing.update([itself])
     assert told(briefing, 0) == []
 
 
 def test_what_has_passed_while_a_receiver_was_away_is_bounded() -> None:
     briefing = Briefing(receiver())
     for number in range(PASSED_MAX + 50):
-        briefing.see([late(f"gate-{number}")])
-    briefing.see([])
+        briefing.update([late(f"gate-{number}")])
+    briefing.update([])
     passed = told(briefing, 0)
     assert len(passed) == PASSED_MAX
-    assert (Change.PASSED, f"gate-{PASSED_MAX + 49}", 1) in passed
+    assert (ChangeKind.PASSED, f"gate-{PASSED_MAX + 49}", 1) in passed
 
 
 def test_tenant_is_concerned_by_its_own_and_by_what_all_are_told() -> None:
@@ -131,7 +135,7 @@ def test_tenant_is_concerned_by_its_own_and_by_what_all_are_told() -> None:
     )
     own = replace(full, trouble=Trouble.BACKUP_OLD)
     everything = [GATE, other, full, own]
-    assert list(concerning(None, everything)) == everything
-    seen = list(concerning("harbour", everything))
+    assert list(visible_to(None, everything)) == everything
+    seen = list(visible_to("harbour", everything))
     assert [one.trouble for one in seen] == [Trouble.APPLICATION_LATE, Trouble.DISK_FULL]
     assert [one.detail for one in seen] == ["12 of 80", ""]

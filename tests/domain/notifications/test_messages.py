@@ -6,8 +6,8 @@ import json
 from dataclasses import replace
 
 from appliance.domain.health.conditions import Condition, Severity, Subject, SubjectKind, Trouble
-from appliance.domain.notifications.briefing import Change, News
-from appliance.domain.notifications.messages import NEWS_MAX, message_of, post_of, trial_message_of
+from appliance.domain.notifications.briefing import ChangeKind, ConditionChange
+from appliance.domain.notifications.messages import CHANGES_MAX, message_of, post_of, trial_message_of
 from appliance.domain.notifications.receivers import Receiver, ReceiverKind
 
 NOW = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
@@ -25,7 +25,7 @@ WEBHOOK = Receiver(
 )
 NTFY = replace(WEBHOOK, kind=ReceiverKind.NTFY, url="https://ntfy.example.org/topic")
 GOTIFY = replace(WEBHOOK, kind=ReceiverKind.GOTIFY, url="https://example.org/gotify/")
-BEGAN = message_of("box-1", [News(Change.BEGAN, SIGNS, 1)], NOW)
+BEGAN = message_of("box-1", [ConditionChange(ChangeKind.BEGAN, SIGNS, 1)], NOW)
 
 
 def test_webhook_gets_the_event_as_json_with_its_token() -> None:
@@ -70,7 +70,7 @@ def test_ntfy_gets_text_with_title_priority_and_tags() -> None:
 
 
 def test_ntfy_title_that_is_no_ascii_is_encoded() -> None:
-    message = message_of("kiste-ü\n", [News(Change.BEGAN, SIGNS, 1)], NOW)
+    message = message_of("kiste-ü\n", [ConditionChange(ChangeKind.BEGAN, SIGNS, 1)], NOW)
     title = post_of(NTFY, message).headers["Title"]
     assert title.startswith("=?UTF-8?B?")
     assert base64.b64decode(title.removeprefix("=?UTF-8?B?").removesuffix("?=")).decode().startswith("kiste-ü :")
@@ -87,25 +87,27 @@ def test_gotify_gets_a_message_with_the_key_of_its_application() -> None:
 
 def test_message_of_what_has_ended_is_good_and_says_what_was() -> None:
     """Without the figures: they are of a time that is over."""
-    message = message_of("box-1", [News(Change.ENDED, SIGNS, 0)], NOW)
+    message = message_of("box-1", [ConditionChange(ChangeKind.ENDED, SIGNS, 0)], NOW)
     assert (message.severity, message.text) == (Severity.GOOD, f"Ended: {SIGNS.text}")
-    passed = message_of("box-1", [News(Change.PASSED, replace(SIGNS, detail="", severity=Severity.WARN), 4)], NOW)
+    passed = message_of(
+        "box-1", [ConditionChange(ChangeKind.PASSED, replace(SIGNS, detail="", severity=Severity.WARN), 4)], NOW
+    )
     assert passed.text == f"Began and ended: {SIGNS.text} (4 times)"
 
 
 def test_message_of_many_changes_names_some_and_counts_the_rest() -> None:
-    news = [News(Change.WORSE, replace(SIGNS, action=""), 1)] * (NEWS_MAX + 5)
-    message = message_of("box-1", news, NOW)
+    changes = [ConditionChange(ChangeKind.WORSE, replace(SIGNS, action=""), 1)] * (CHANGES_MAX + 5)
+    message = message_of("box-1", changes, NOW)
     assert message.title.endswith("(and 24 more)")
     assert message.text.endswith("And 5 more: see Health on the pages of the box, or 'appliance health'.")
-    assert len(message.document["conditions"]) == NEWS_MAX
-    assert message.document["conditions_in_all"] == NEWS_MAX + 5
+    assert len(message.document["conditions"]) == CHANGES_MAX
+    assert message.document["conditions_in_all"] == CHANGES_MAX + 5
 
 
 def test_long_texts_are_cut_to_what_a_telephone_shows() -> None:
     """ntfy makes a file of more than 4096 bytes."""
     long = replace(SIGNS, text="x" * 2000, detail="y" * 2000)
-    message = message_of("box-1", [News(Change.BEGAN, long, 1)] * NEWS_MAX, NOW)
+    message = message_of("box-1", [ConditionChange(ChangeKind.BEGAN, long, 1)] * CHANGES_MAX, NOW)
     assert len(message.title) == 150
     assert len(message.text) < 4000
     assert "more: see" in message.text

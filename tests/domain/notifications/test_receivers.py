@@ -10,13 +10,13 @@ from appliance.domain.health.conditions import Severity
 from appliance.domain.notifications.receivers import (
     FAILING_FROM,
     GIVEN_UP_FROM,
+    DeliveryStatus,
     Destination,
     Outcome,
     Receiver,
     ReceiverKind,
     ReceiverState,
-    Sent,
-    Standing,
+    SendResult,
     checked,
     destination_of,
 )
@@ -87,13 +87,13 @@ def test_receiver_in_a_log_shows_neither_address_nor_token() -> None:
 
 
 def test_receiver_fails_step_by_step_and_is_well_after_one_message() -> None:
-    refused, taken = Sent(Outcome.REFUSED, NOW, "no", 500), Sent(Outcome.DELIVERED, NOW, "yes", 200)
-    standing, states = Standing(), [Standing().state]
+    refused, taken = SendResult(Outcome.REFUSED, NOW, "no", 500), SendResult(Outcome.DELIVERED, NOW, "yes", 200)
+    standing, states = DeliveryStatus(), [DeliveryStatus().state]
     for _ in range(GIVEN_UP_FROM):
         standing = standing.after(refused)
         states.append(standing.state)
     assert states[:2] == [ReceiverState.NEW, ReceiverState.RETRYING]
     assert states[FAILING_FROM - 1 : FAILING_FROM + 1] == [ReceiverState.RETRYING, ReceiverState.FAILING]
     assert states[-2:] == [ReceiverState.FAILING, ReceiverState.GIVEN_UP]
-    assert standing.after(taken) == Standing(taken, 0)
+    assert standing.after(taken) == DeliveryStatus(taken, 0)
     assert standing.after(taken).state is ReceiverState.WELL
