@@ -1,4 +1,4 @@
-"""How promises were kept, as lines for a person."""
+"""Shares of kept promises as lines for a person."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -8,13 +8,13 @@ if TYPE_CHECKING:
 
 _SPANS = ("hour", "day", "month")
 _DOWN_TOLD_S = 30
-"""Seconds without the box that are worth a word."""
+"""Least downtime that is shown."""
 _ROUNDING = 1e-6
-"""Of a product of floats: 0.57 times 10,000 is a little less than 5,700."""
+"""Added before rounding down, because the float product 0.57 times 10,000 is a little less than 5,700."""
 
 
 def promise_lines(promises: "Sequence[PromiseHistoryShape]") -> Iterator[str]:
-    """Yield the share of each promise that was kept in the last hour, day and month, with what was not."""
+    """Yield the kept share of each promise in the last hour, day and month, with the counts of broken ones."""
     for one in promises:
         for place, span in enumerate(_SPANS):
             head = f"{one.of} kept" if place == 0 else ""
@@ -36,5 +36,5 @@ def _length(seconds: int) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share in percent, which is 100 only where nothing was broken."""
+    """Return a share in percent, rounded down: 100 means that no promise was broken."""
     return f"{int(share * 10_000 + _ROUNDING) / 100:.2f} %"

@@ -7,6 +7,7 @@ import typer
 
 from appliance.cli.connection import Connection, connected
 from appliance.domain.isolation import Isolation
+from appliance.domain.spans import Span
 from appliance.terminal import screen
 
 app = typer.Typer(no_args_is_help=True, help="Tenants, the owners of models, applications and keys.")
@@ -28,16 +29,8 @@ _HEADS = (
 )
 
 
-class Span(StrEnum):
-    """How far back is looked."""
-
-    HOUR = "hour"
-    DAY = "day"
-    MONTH = "month"
-
-
 class Sort(StrEnum):
-    """What tenants are sorted by."""
+    """Orders of the list."""
 
     NAME = "name"
     REQUESTS = "requests"
@@ -81,8 +74,8 @@ Stored = Annotated[float | None, typer.Option("--stored-mb", help="Most megabyte
 @connected
 def list_tenants(
     box: Connection,
-    over: Annotated[Span, typer.Option(help="What they used in the last hour, day or month.")] = Span.DAY,
-    sort: Annotated[Sort, typer.Option(help="By name, or who used most first.")] = Sort.NAME,
+    over: Annotated[Span, typer.Option(help="Time over which use is added up.")] = Span.DAY,
+    sort: Annotated[Sort, typer.Option(help="Order: by name, or by use, most first.")] = Sort.NAME,
 ) -> None:
     """List the tenants with what they used, their quotas, and the memory that their models take now.
 

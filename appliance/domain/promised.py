@@ -1,24 +1,24 @@
-"""What became of what was promised: requests with an SLO, frames of a pipeline, windows of a session."""
+"""Counts of kept and broken promises: requests with an SLO, frames of a pipeline, windows of a session."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class PromiseEnd(StrEnum):
-    """How a promise ended; each counts in exactly one of these ways."""
+    """Ends of a promise; each promise counts as exactly one of these."""
 
     KEPT = "kept"
     LATE = "late"
     """Answered too late, or cut off at the deadline."""
     REFUSED = "refused"
-    """The box had no room for it: its queues, its processors or its memory were full."""
+    """Refused because queues, processors or memory were full."""
     FAILED = "failed"
     """A run failed, or the box was not able to answer."""
 
 
 @dataclass(slots=True)
 class PromiseCounts:
-    """Promises that have ended, by how they did."""
+    """Number of promises by their end."""
 
     kept: int = 0
     late: int = 0
@@ -40,7 +40,7 @@ class PromiseCounts:
     @property
     def counted(self) -> int:
         """Return how many have ended."""
-        return self.kept + self.late + self.refused + self.failed
+        return sum(self.totals)
 
     @property
     def totals(self) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from appliance.domain.errors import ModelUnavailable
 from appliance.domain.hardware import ProcessorStatus
 from appliance.history.history import History
 from appliance.history.sampler import Sources
-from appliance.history.tallies import Counter, PromiseOf, Use, tally_name
+from appliance.history.tallies import Counter, PromiseKind, Use, tally_name
 from appliance.resources.memory import MemoryLimits
 from appliance.runtime.assembly import RuntimeParts
 from appliance.runtime.decisions.log import DecisionLog
@@ -79,11 +79,11 @@ def count_promises(history: History, engine: Engine, pipelines: Pipelines, sessi
 
     def frames() -> Iterator[tuple[str, Counter]]:
         for id, live in pipelines.live.items():
-            yield tally_name(PromiseOf.FRAMES, id), live.frames.promise
+            yield tally_name(PromiseKind.FRAMES, id), live.frames.promise
 
     def windows() -> Iterator[tuple[str, Counter]]:
         for live in sessions.list(None):
-            of = PromiseOf.PIPELINE_WINDOWS if live.session.pipeline_id else PromiseOf.WINDOWS
+            of = PromiseKind.PIPELINE_WINDOWS if live.session.pipeline_id else PromiseKind.WINDOWS
             yield tally_name(of, live.session.target_id), live
 
     def spent() -> Iterator[tuple[str, Counter]]:

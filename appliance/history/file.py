@@ -17,13 +17,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from appliance.domain.spans import Span
 from appliance.history.folding import drop_old, fold_day, fold_hour, unused
 from appliance.history.packing import Samples, packed_rows, unpacked_rows
 from appliance.history.pieces import DAY_S, HOUR_S, MINUTE_S, ROW, STEP_S, Slots, merged_rows, read_points
 from appliance.history.series import UP, is_of_tenant, tenant_of
 from appliance.history.tallies import (
     TABLE,
-    Span,
     Sums,
     Tally,
     drop_old_tallies,
@@ -223,7 +223,7 @@ class HistoryFile:
             return read_points(database, ids, names, start, end, is_fine=is_fine, more=more or {})
 
     def sums(self, span: Span, more: Mapping[int, Tally], wanted: Callable[[str], bool], now: int) -> Sums:
-        """Tallies of a span that ends now. `more`: those of ten seconds that were not written yet."""
+        """Return the tallies of a span that ends now. `more`: tallies of ten seconds that are not in the file yet."""
         with _damage_is_told(), closing(self._reader()) as database:
             return read_tallies(database, span, more, wanted, now)
 

@@ -13,13 +13,14 @@ from typing import TypeVar
 
 from appliance.clock import NS_PER_S, Clock, others_first
 from appliance.domain.events import EventSink
+from appliance.domain.spans import Span
 from appliance.history.file import Damaged, HistoryFile, ReasonRow, StayRow, WindowRow, set_aside, unwritten_points
 from appliance.history.folding import STAYS_MAX, WINDOWS_MAX
 from appliance.history.pieces import COARSE_S, DAY_S, MINUTE_S, STEP_S, is_rate
 from appliance.history.residence import Residence
 from appliance.history.sampler import Sample, Sampler, Sources
 from appliance.history.series import UP, is_of_tenant, tenant_of
-from appliance.history.tallies import Counters, Span, Sums, Tally, add, read_tallies, tenant_of_tally
+from appliance.history.tallies import Counters, Sums, Tally, add, read_tallies, tenant_of_tally
 from appliance.history.thinning import Points, thinned, total
 from appliance.log import get as get_log
 from appliance.runtime.ports import Background
@@ -86,9 +87,9 @@ class History:
         self.pending: dict[int, dict[str, float]] = {}
         """Beginning of ten seconds → samples that are not in the file yet."""
         self._tallies: dict[int, Tally] = {}
-        """The same of tallies."""
+        """Beginning of ten seconds → tallies that are not in the file yet."""
         self._adding = asyncio.Lock()
-        """Held while tallies go to the file, and while they are read: each counts once."""
+        """Held while tallies are written and while they are read, so that each count is read once."""
         self._tenants: frozenset[str] | None = frozenset(tenants)
         """Until the file has been opened."""
         self._gone: set[str] = set()
@@ -129,7 +130,7 @@ class History:
             self._file = None
 
     def count(self, counters: Counters) -> None:
-        """From now on have tallies of what these counters count."""
+        """Add these counters to the tallies from now on."""
         self._sampler.count(counters)
 
     def sample(self) -> None:
@@ -220,7 +221,7 @@ class History:
         return Stretch(start, step * group, -(-count // group), series, totals)
 
     async def sums(self, spans: Iterable[Span], wanted: Callable[[str], bool]) -> dict[Span, Sums]:
-        """Tallies of spans that end now, of names that are `wanted`."""
+        """Return the tallies of spans that end now, of names that are `wanted`."""
         now = int(self._wall_s())
         async with self._adding:
             more = {slot: dict(tally) for slot, tally in self._tallies.items()}

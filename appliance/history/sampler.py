@@ -14,7 +14,7 @@ from appliance.domain.hardware import ProcessorStatus
 from appliance.domain.sensors import Quantity, Reading
 from appliance.history import tallies
 from appliance.history.series import UP, series_name
-from appliance.history.tallies import Counters, Differences, PromiseOf, Tally, Use, tally_name
+from appliance.history.tallies import Counters, Differences, PromiseKind, Tally, Use, tally_name
 from appliance.runtime.telemetry import BUCKETS_S, Statistics
 
 SENSORS_MAX = 64
@@ -70,7 +70,7 @@ class _Counts:
     warm: int = 0
     cold: int = 0
     promised: tuple[int, ...] = (0, 0, 0, 0)
-    """As `PromiseCounts.totals`."""
+    """Differences of `PromiseCounts.totals`."""
     buckets: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_S) + 1))
 
     def add(self, other: "_Counts") -> None:
@@ -83,12 +83,12 @@ class _Counts:
 
 
 class Sample(NamedTuple):
-    """What a look at the box says of the time since the one before."""
+    """Figures of the time since the previous sample."""
 
     values: dict[str, float]
-    """A value for each series that has one."""
+    """Series → its value."""
     tally: Tally
-    """Whole numbers, to be added up."""
+    """Counts that are added up."""
 
 
 class Sampler:
@@ -102,7 +102,7 @@ class Sampler:
         self._counted_by: list[tuple[Counters, Differences]] = []
 
     def count(self, counters: Counters) -> None:
-        """From now on also count what these have counted."""
+        """Add these counters to the tallies from now on."""
         self._counted_by.append((counters, Differences()))
 
     def take(self, now_ns: int) -> Sample:
@@ -116,7 +116,7 @@ class Sampler:
                 return sample
 
     def steps(self, now_ns: int) -> Generator[None, None, Sample]:
-        """The same in steps of a millisecond or two, between which others may have their turns."""
+        """Take a sample in steps of a millisecond or two, between which the event loop may serve requests."""
         seconds = max(1e-3, (now_ns - self._last_ns) / NS_PER_S)
         self._last_ns = now_ns
         values = {UP: 1.0}
@@ -142,7 +142,7 @@ class Sampler:
         return Sample(values, tally)
 
     def _counted(self) -> Generator[None, None, dict[str, _Counts]]:
-        """By subject: the box (empty), tenants as callers, and applications."""
+        """Return the counts of the box (empty name), of tenants as callers, and of applications."""
         subjects: dict[str, _Counts] = {}
         statistics = self._sources.statistics
         changed = 0
@@ -213,7 +213,7 @@ def _tally(into: Tally, subject: str, counts: _Counts) -> None:
         if subject:
             tallies.add(into, {tally_name(Use.ASKED, subject): [sum(counts.outcomes.values())]})
     elif any(counts.promised):
-        tallies.add(into, {tally_name(PromiseOf.REQUESTS, subject): counts.promised})
+        tallies.add(into, {tally_name(PromiseKind.REQUESTS, subject): counts.promised})
 
 
 def quantile_ms(buckets: Sequence[int], share: float) -> float:

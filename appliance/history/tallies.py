@@ -1,6 +1,6 @@
-"""Tallies: whole numbers that are added up and never rounded, thinned or averaged.
+"""Tallies: whole numbers that are added up, and never rounded, thinned or averaged.
 
-They count how promises ended and what tenants used, by minute, half hour and day of UTC. So a share over a month is the
+They count ends of promises and the use of tenants by minute, half hour and day of UTC. So a share over a month is the
 share of all requests of the month, across restarts.
 """
 
@@ -14,91 +14,79 @@ from enum import StrEnum
 from itertools import zip_longest
 from typing import NamedTuple, Protocol
 
+from appliance.domain.spans import Span
 from appliance.history.pieces import DAY_S, MINUTE_S, STEP_S
 from appliance.runtime.serving.portions import Portions
 
 Tally = dict[str, Sequence[int]]
 """Name → counts, for example `requests:harbour/door` → kept, late, refused and failed."""
 UP = "up"
-"""Name of the number of samples that were taken: the box ran."""
+"""Tally of the samples that were taken, which are the times at which the box ran."""
 TABLE = """
 CREATE TABLE IF NOT EXISTS tally (
     width INTEGER, start INTEGER, body BLOB NOT NULL, PRIMARY KEY (width, start)
 );
 """
 _BEGAN = 0
-"""Width of the row whose start is when tallies began."""
+"""Width of the row that holds the beginning of all tallies."""
 
 
 class Cells(NamedTuple):
-    """Equal stretches of time, the last of them under way."""
+    """Equal stretches of time; the last one is under way."""
 
     width_s: int
     number: int
 
 
-class Span(StrEnum):
-    """Stretches of time over which is added up."""
-
-    HOUR = "hour"
-    DAY = "day"
-    MONTH = "month"
-
-    @property
-    def cells(self) -> Cells:
-        """Return the stretches of which it is made."""
-        return _CELLS[self]
-
-
-_CELLS = {Span.HOUR: Cells(MINUTE_S, 60), Span.DAY: Cells(1800, 48), Span.MONTH: Cells(DAY_S, 30)}
+CELLS = {Span.HOUR: Cells(MINUTE_S, 60), Span.DAY: Cells(1800, 48), Span.MONTH: Cells(DAY_S, 30)}
 
 
 class Use(StrEnum):
-    """What is counted of a tenant."""
+    """Counts of a tenant."""
 
     ASKED = "asked"
-    """Its requests, whatever became of them."""
+    """Requests of the tenant, with all outcomes."""
     RAN = "ran"
-    """Nanoseconds of processors that its requests and frames took."""
+    """Nanoseconds that requests and frames of the tenant took of processors."""
     HELD = "held"
-    """Bytes of its models in memory, added up over samples."""
+    """Bytes of the tenant's models in memory, added up over samples."""
 
 
-class PromiseOf(StrEnum):
-    """What is counted of a promise."""
+class PromiseKind(StrEnum):
+    """Kinds of promises."""
 
     REQUESTS = "requests"
     """Requests of an application, which are promised to be answered within its SLO."""
     WINDOWS = "windows"
-    """Stretches of sessions at an application, in each of which a session's promise was kept or not."""
+    """Windows of sessions at an application, in each of which the promise was kept or not."""
     PIPELINE_WINDOWS = "pipeline-windows"
-    """The same of sessions at a pipeline."""
+    """Windows of sessions at a pipeline."""
     FRAMES = "frames"
     """Frames of a pipeline, which are promised to be answered within its SLO, with all items."""
 
 
 class Counter(Protocol):
-    """Something that counts, from its beginning on."""
+    """An object that counts from its construction on."""
 
     @property
     def totals(self) -> Sequence[int]:
-        """Return what was counted so far; no number of it falls."""
+        """Return the counts so far; none of them falls."""
         ...
 
 
 Counters = Callable[[], Iterable[tuple[str, Counter]]]
-"""Returns all counters of one kind, each with the name of the tally that it counts in."""
+"""Returns all counters of one kind, each with the name of its tally."""
 
 
 class Differences:
-    """Counts since the last look, of counters that come and go. What one counted before it went is not lost."""
+    """Differences of counters between two looks. The last counts of a counter that is gone are included."""
 
     def __init__(self) -> None:
         self._seen: dict[int, tuple[str, Counter, Sequence[int]]] = {}
-        """Id of the counter, which is held so that no other one gets it → its tally, itself and its last totals."""
+        """`id()` of a counter → its tally, the counter (kept so that no other gets the id), and its last totals."""
 
     def look(self, counters: Iterable[tuple[str, Counter]]) -> Tally:
-        """Return what was counted since the last look, by tally."""
+        """Return the counts since the last look, by tally."""
         before, self._seen = self._seen, {}
         found: Tally = {}
         for name, counter in counters:
@@ -117,11 +105,11 @@ class Sums:
     """Tallies of a span, cell by cell, oldest first."""
 
     start: int
-    """Of the first cell, in seconds since 1970."""
+    """Beginning of the first cell, in seconds since 1970."""
     width_s: int
     cells: Sequence[Tally]
     began: int | None
-    """When tallies began; None: they have not."""
+    """Beginning of all tallies; None: there are none."""
     now: int
     """Beginning of the ten seconds under way."""
 
@@ -130,7 +118,7 @@ class Sums:
         return [list(cell.get(name) or [0] * length) for cell in self.cells]
 
     def down_s(self) -> list[int | None]:
-        """Return for each cell the seconds in which the box did not run; None: that is not known."""
+        """Return the seconds of each cell in which the box did not run; None where this is not known."""
         found: list[int | None] = []
         for place, cell in enumerate(self.cells):
             start = self.start + place * self.width_s
@@ -142,25 +130,25 @@ class Sums:
         return found
 
 
-def tally_name(kind: Use | PromiseOf, subject: str) -> str:
+def tally_name(kind: Use | PromiseKind, subject: str) -> str:
     """Return the name of a tally of a tenant, an application or a pipeline."""
     return f"{kind.value}:{subject}"
 
 
 def tenant_of_tally(name: str) -> str:
-    """Return whose a tally is; empty: the box's."""
+    """Return the tenant of a tally; empty for the box."""
     return name.partition(":")[2].partition("/")[0]
 
 
 def add(into: Tally, more: Mapping[str, Sequence[int]]) -> None:
-    """Add counts to those that there are."""
+    """Add counts to a tally."""
     for name, counts in more.items():
         known = into.get(name)
         into[name] = counts if known is None else [a + b for a, b in zip_longest(known, counts, fillvalue=0)]
 
 
 def _add_bounded(into: Tally, more: Mapping[str, Sequence[int]], names_max: int) -> None:
-    """Add counts to those that there are. New names are left out beyond so many, of which no tenant has all."""
+    """Add counts to a tally that has at most `names_max` names. Tenants share the room for new names."""
     room = Portions(names_max)
     for name in into:
         room.add(tenant_of_tally(name))
@@ -171,7 +159,7 @@ def write_tallies(database: sqlite3.Connection, slots: Mapping[int, Tally], name
     """Add tallies of ten seconds to those of each width."""
     query = "INSERT INTO tally SELECT ?1, ?2, '' WHERE NOT EXISTS (SELECT 1 FROM tally WHERE width = ?1)"
     database.execute(query, (_BEGAN, min(slots)))
-    for width_s, _ in _CELLS.values():
+    for width_s, _ in CELLS.values():
         changed: dict[int, Tally] = {}
         for slot, tally in slots.items():
             add(changed.setdefault(slot - slot % width_s, {}), tally)
@@ -188,7 +176,7 @@ def read_tallies(
     """Return the tallies of a span that ends now, of names that are `wanted`. `more`: tallies of ten seconds that were
     not written yet; `database` None: there is no file.
     """
-    width_s, number = span.cells
+    width_s, number = CELLS[span]
     first = now - now % width_s - (number - 1) * width_s
     cells: list[Tally] = [{} for _ in range(number)]
     began = [slot for slot in more if slot <= now]
@@ -211,8 +199,8 @@ def read_tallies(
 
 
 def drop_old_tallies(database: sqlite3.Connection, now_s: float, days: int) -> None:
-    """Drop what is farther from now than the cells of each width reach; of days as many are kept as `days` says."""
-    for width_s, number in _CELLS.values():
+    """Drop the cells that no span reaches any more; `days` daily cells are kept."""
+    for width_s, number in CELLS.values():
         most = days if width_s == DAY_S else number + 1
         far = "SELECT start FROM tally WHERE width = ?1 ORDER BY abs(start - ?2) LIMIT -1 OFFSET ?3"
         query = f"DELETE FROM tally WHERE width = ?1 AND start IN ({far})"
@@ -220,7 +208,7 @@ def drop_old_tallies(database: sqlite3.Connection, now_s: float, days: int) -> N
 
 
 def drop_tallies_of(database: sqlite3.Connection, tenant: str) -> None:
-    """Forget what was counted of a tenant."""
+    """Remove the counts of a tenant from all cells."""
     for width_s, start, body in database.execute("SELECT width, start, body FROM tally WHERE body <> ''").fetchall():
         known = _unpacked(body)
         kept = {name: counts for name, counts in known.items() if tenant_of_tally(name) != tenant}
@@ -230,7 +218,7 @@ def drop_tallies_of(database: sqlite3.Connection, tenant: str) -> None:
 
 
 def tenants_of_tallies(database: sqlite3.Connection) -> Collection[str]:
-    """Return of whom there are tallies."""
+    """Return the tenants that have tallies."""
     query = "SELECT body FROM tally WHERE body <> ''"
     names = {name for (body,) in database.execute(query) for name in _unpacked(body)}
     return {tenant_of_tally(name) for name in names} - {""}
@@ -241,7 +229,7 @@ def _packed(tally: Mapping[str, Sequence[int]]) -> bytes:
 
 
 def _unpacked(body: bytes) -> Tally:
-    """Return nothing of a row that cannot be read."""
+    """Return the tally of a row; empty where the row cannot be read."""
     with suppress(ValueError, zlib.error):
         tally: Tally = json.loads(zlib.decompress(body))
         return tally

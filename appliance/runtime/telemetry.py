@@ -69,7 +69,7 @@ class Statistics:
     promised: PromiseCounts = field(default_factory=PromiseCounts)
     """Requests of the application while it had an SLO, but for those that the caller got wrong or had no quota for."""
     promised_before: tuple[int, ...] = (0, 0, 0, 0)
-    """Totals of `promised` when the application got the SLO that it has."""
+    """Totals of `promised` when the application got its present SLO."""
     unanswered: int = 0
     """Requests that got an error because of the box."""
     last_ns: int = 0
@@ -80,12 +80,12 @@ class Statistics:
 
     @property
     def slo_requests(self) -> int:
-        """Return the requests that count for the SLO that the application has."""
+        """Return the number of requests that count for the present SLO."""
         return self.promised.counted - sum(self.promised_before)
 
     @property
     def slo_kept(self) -> int:
-        """Return those of them that were answered within it."""
+        """Return how many of `slo_requests` were answered within the SLO."""
         return self.promised.kept - self.promised_before[0]
 
 

@@ -1,4 +1,4 @@
-"""What the box remembers: series of figures, how promises were kept, what tenants used, and who was in memory."""
+"""History of the box: series of figures, kept promises, use of tenants, and variants in memory."""
 
 import datetime
 
@@ -37,7 +37,7 @@ class HistoryShape(Shape):
 
 
 class PromiseCellsShape(Shape):
-    """Stretches of time, oldest first: the values at one place of all columns are one stretch."""
+    """Columns of cells, oldest first; the values at one index belong to one cell."""
 
     kept: list[int]
     late: list[int]
@@ -48,10 +48,10 @@ class PromiseCellsShape(Shape):
 
 
 class PromiseSpanShape(Shape):
-    """How a promise was kept in the last hour, day or month: whole numbers of what has ended, sums of all cells."""
+    """Counts of a promise in the last hour, day or month; each is the sum of its cells."""
 
     start: datetime.datetime
-    """Of the first cell. The last one is under way."""
+    """Beginning of the first cell. The last cell is under way."""
     cell_s: int = Field(examples=[60])
     """Length of a cell: 60 s in an hour, 1800 s in a day, a day of UTC in a month."""
     kept: int = Field(examples=[1310])
@@ -66,22 +66,22 @@ class PromiseSpanShape(Shape):
     down_s: int = Field(examples=[0])
     """Seconds in which the box did not run, to ten seconds."""
     cells: PromiseCellsShape | None = None
-    """null: only told of a promise that is asked for by name."""
+    """Cells of the span; null unless `application` or `pipeline` is named."""
 
 
 class PromiseHistoryShape(Shape):
-    """One promise, and how it was kept."""
+    """A promise, and its counts in the last hour, day and month."""
 
     tenant: str = Field(examples=["harbour"])
     kind: str = Field(examples=["application"])
     """`application` or `pipeline`."""
     name: str = Field(examples=["door"])
     of: str = Field(examples=["requests"])
-    """What is counted: `requests` of an application with an SLO, `frames` of a pipeline, or `windows` of sessions at
-    one of them, 10 s each for latency and 1 s for accuracy.
+    """`requests` of an application with an SLO, `frames` of a pipeline, or `windows` of sessions at an application or a
+    pipeline: 10 s each for latency, 1 s for accuracy.
     """
     latency_slo_ms: float | None = Field(examples=[100.0])
-    """As it is now; what was counted before it changed was held against the SLO of its time."""
+    """Present SLO. Earlier counts are by the SLO of their time."""
     hour: PromiseSpanShape
     day: PromiseSpanShape
     month: PromiseSpanShape
@@ -94,26 +94,26 @@ class PromiseHistoriesShape(Shape):
 
 
 class TenantUsedShape(Shape):
-    """What a tenant used in the last hour, day or month."""
+    """Use of the box by a tenant in the last hour, day or month."""
 
     name: str = Field(examples=["harbour"])
     requests: int = Field(examples=[5210])
-    """That it sent, whatever became of them; each item of a pipeline's stage is one."""
+    """Requests of the tenant, with all outcomes; each item of a pipeline's stage is one."""
     processor_s: float = Field(examples=[41.7])
-    """That runs for its requests and frames took of processors; of a shared run, the part that its rows had."""
+    """Processor time of its requests and frames; of a shared run, the part of its rows."""
     memory_bytes: int
-    """What its models took, in the mean of the time in which the box ran."""
+    """Mean memory of its models, over the time in which the box ran."""
     stored_bytes: int
-    """Of its models and uploads on disk, now."""
+    """Present size of its models and uploads on disk."""
 
 
 class TenantsUsedShape(Shape):
-    """What tenants used, in the order asked for."""
+    """Use of the box by tenants, in the order asked for."""
 
     start: datetime.datetime
     items: list[TenantUsedShape]
     next_cursor: str | None = None
-    """Where the next page begins; null: there is none."""
+    """Cursor of the next page; null: there is none."""
 
 
 class StayShape(Shape):

@@ -8,12 +8,13 @@ import pytest
 
 from appliance.clock import NS_PER_S
 from appliance.domain.promised import PromiseEnd
+from appliance.domain.spans import Span
 from appliance.history.pieces import DAY_S, HOUR_S, MINUTE_S
-from appliance.history.tallies import PromiseOf, Span, Sums, tally_name
+from appliance.history.tallies import PromiseKind, Sums, tally_name
 from tests.fakes.clock import story
 from tests.history.test_history import Box
 
-DOOR = tally_name(PromiseOf.REQUESTS, "harbour/door")
+DOOR = tally_name(PromiseKind.REQUESTS, "harbour/door")
 
 
 def ask(box: Box, kept: int, late: int = 0, refused: int = 0, failed: int = 0) -> None:

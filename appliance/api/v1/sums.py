@@ -18,7 +18,8 @@ from appliance.clock import NS_PER_S
 from appliance.domain.catalogue import Application
 from appliance.domain.errors import Forbidden, UnknownApplication, UnknownPipeline
 from appliance.domain.pipeline import Pipeline
-from appliance.history.tallies import UP, PromiseOf, Span, Sums, Use, tally_name
+from appliance.domain.spans import Span
+from appliance.history.tallies import UP, PromiseKind, Sums, Use, tally_name
 from appliance.wire.history import (
     PromiseCellsShape,
     PromiseHistoriesShape,
@@ -32,7 +33,7 @@ router = APIRouter(tags=["system"])
 
 
 class UseSort(StrEnum):
-    """What tenants are sorted by."""
+    """Orders of tenants."""
 
     NAME = "name"
     REQUESTS = "requests"
@@ -44,16 +45,16 @@ class UseSort(StrEnum):
 OfApplication = Annotated[str | None, Query(max_length=200, description="Only those of this application, with cells.")]
 OfPipeline = Annotated[str | None, Query(max_length=200, description="Only those of this pipeline, with cells.")]
 Over = Annotated[Span, Query(description="How far back.")]
-Sort = Annotated[UseSort, Query(description="What is sorted by: names from a to z, figures from most to least.")]
+Sort = Annotated[UseSort, Query(description="Order: names from a to z, figures from most to least.")]
 Position = Annotated[
     str, Query(max_length=9, pattern="^[0-9]*$", description="`next_cursor` of the page before; empty: from the start.")
 ]
 
 
 class _Promise(NamedTuple):
-    """What is promised, and the name of its tally."""
+    """A promise of an application or pipeline."""
 
-    of: PromiseOf
+    of: PromiseKind
     target: Application | Pipeline
 
     @property
@@ -74,8 +75,8 @@ async def promises(
     application: OfApplication = None,
     pipeline: OfPipeline = None,
 ) -> Response:
-    """For each promise what was kept, late, refused and failed in the last hour, day and month: an application's SLO,
-    the promises of sessions, and a pipeline's SLO.
+    """Each promise (SLO of an application, SLO of a pipeline, promises of sessions) with the numbers of kept, late,
+    refused and failed in the last hour, day and month.
 
     They are whole numbers, summed up over restarts, and not rounded or thinned; a box that is killed loses those of its
     last minute. With `application` or `pipeline` the answer has the cells of each span, too: 60 minutes, 48 half hours
@@ -110,7 +111,7 @@ async def tenants_used(
     cursor: Position = "",
     limit: Limit = 100,
 ) -> Response:
-    """What each tenant used in the last hour, day or month: requests, processor time, memory and disk.
+    """Requests, processor time, memory and disk of each tenant in the last hour, day or month.
 
     An admin sees all tenants, a tenant itself.
     """
@@ -140,21 +141,21 @@ def _targets(box: RunningBox, principal: Principal, *, every_tenant: bool) -> It
 
 def _promises(target: Application | Pipeline) -> Iterator[_Promise]:
     is_pipeline = isinstance(target, Pipeline)
-    yield _Promise(PromiseOf.FRAMES if is_pipeline else PromiseOf.REQUESTS, target)
-    yield _Promise(PromiseOf.PIPELINE_WINDOWS if is_pipeline else PromiseOf.WINDOWS, target)
+    yield _Promise(PromiseKind.FRAMES if is_pipeline else PromiseKind.REQUESTS, target)
+    yield _Promise(PromiseKind.PIPELINE_WINDOWS if is_pipeline else PromiseKind.WINDOWS, target)
 
 
 def _promise(one: _Promise, sums: dict[Span, Sums], *, has_cells: bool) -> PromiseHistoryShape | None:
     """Return the shape of a promise; None: nothing is promised, and nothing was."""
     spans = {span: _span(sums[span], one.tally, has_cells=has_cells) for span in Span}
-    is_promised = one.of in (PromiseOf.REQUESTS, PromiseOf.FRAMES) and one.target.latency_slo_ms is not None
+    is_promised = one.of in (PromiseKind.REQUESTS, PromiseKind.FRAMES) and one.target.latency_slo_ms is not None
     if not is_promised and all(span.share is None for span in spans.values()):
         return None
     return PromiseHistoryShape(
         tenant=one.target.tenant,
         kind="pipeline" if isinstance(one.target, Pipeline) else "application",
         name=one.target.name,
-        of="windows" if one.of is PromiseOf.PIPELINE_WINDOWS else one.of.value,
+        of="windows" if one.of is PromiseKind.PIPELINE_WINDOWS else one.of.value,
         latency_slo_ms=one.target.latency_slo_ms,
         hour=spans[Span.HOUR],
         day=spans[Span.DAY],

@@ -166,8 +166,8 @@ class FrameFigures:
     joined: int = 0
     """Of the sent: of clients that joined."""
     promise: PromiseCounts = field(default_factory=PromiseCounts)
-    """How they ended: kept is answered in time, with all items; late is too late, or without an item that would have
-    been; refused is turned away, because the plan does not count on it.
+    """Ends of frames. Kept: answered in time, with all items. Late: answered too late, or without an item that would
+    have been late. Refused: turned away because the plan has no room.
     """
     answered: int = 0
     late: int = 0
@@ -191,7 +191,7 @@ class FrameFigures:
 
     @property
     def in_time(self) -> int:
-        """Return those of the answered that were so in time, with all their items."""
+        """Return the number of frames that were answered in time with all items."""
         return self.promise.kept
 
     def ends(
@@ -204,8 +204,8 @@ class FrameFigures:
         has_errors: bool,
         broken: PromiseEnd | None = PromiseEnd.FAILED,
     ) -> bool:
-        """It is over; whether it was in time, with all its items. Not `is_answered`: it has failed. `broken`: how that,
-        or an item that failed, broke the promise; None: it did not.
+        """Count the end of a frame, and return whether it was in time with all items. `is_answered` False: the frame
+        failed. `broken`: how the failure of the frame or of an item broke the promise; None: it did not.
         """
         self.under_way -= 1
         if not is_answered:

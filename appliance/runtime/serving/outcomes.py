@@ -34,7 +34,7 @@ from appliance.runtime.telemetry import Telemetry
 _BREAK_THE_SLO = (DeadlineExceeded, Overloaded, QueueFull, RunFailed, Unavailable)
 """What keeps the box from answering; other errors, and `RunRefused`, are the caller's."""
 _NO_ROOM = (Overloaded, QueueFull, OutOfMemory, Busy)
-"""Of those: the box had no room for the request."""
+"""Errors of a box that has no room for the request."""
 
 EndedRun = tuple[dict[str, Any], int, int, int]
 """A run that has ended well: (outputs, start, end, items; 0 where it is counted with another request's)."""
@@ -182,8 +182,8 @@ def _is_boxes_fault(error: Exception) -> bool:
 
 
 def _broken_slo(request: Request, slo_ms: float | None, error: Exception) -> PromiseEnd | None:
-    """How a promise is broken by this error; None: it is not, for example where the caller was in more haste than the
-    SLO.
+    """Return how an error breaks the SLO; None: it does not, for example where the deadline of the caller was before
+    that of the SLO.
     """
     if slo_ms is None or not _is_boxes_fault(error):
         return None

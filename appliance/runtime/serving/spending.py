@@ -39,7 +39,7 @@ class Spending:
 
 
 class SpendingByTenant(Spending):
-    """That of all tenants together, and of each."""
+    """Processor time of all tenants together, and of each tenant."""
 
     __slots__ = ("_of",)
 
@@ -56,9 +56,9 @@ class SpendingByTenant(Spending):
 
     @property
     def by_tenant(self) -> Mapping[str, Spending]:
-        """Since the start."""
+        """Return the processor time of each tenant since the start."""
         return self._of
 
     def forget(self, tenant: str) -> None:
-        """Begin anew with a tenant that is gone: another one may have its name one day."""
+        """Drop the time of a deleted tenant, whose name may be given again."""
         self._of.pop(tenant, None)
