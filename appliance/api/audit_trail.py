@@ -29,9 +29,9 @@ _OF_THE_BOX = ("/v1/backups", "/v1/restore", "/v1/housekeeping", "/v1/simulation
 _CALLS = re.compile(r"/v1/((applications|pipelines)/[^/]+/predict|sessions/[^/]+/frames)")
 """What is posted there changes nothing."""
 _LEFT = "/v1/wall"
-"""Left by a viewer, which changes nothing either."""
+"""Path that a viewer deletes on leaving, which changes nothing."""
 _WITH_SECRETS = (SIGN_IN, "/v1/notifications")
-"""What is sent there is not kept."""
+"""Paths whose bodies are not kept in the audit."""
 _NOTE = "appliance.audit_note"
 _CHANGE_BYTES_MAX = 4096
 _ANSWER_BYTES_MAX = 64 * 1024

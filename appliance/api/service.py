@@ -92,7 +92,7 @@ tenants have; `summary=true` leaves out of the rows what is large.
 TAGS = [
     {"name": "predict", "description": "Media in, answers out: what devices call."},
     {"name": "sessions", "description": "Devices that stream: what they are promised, and what they send when."},
-    {"name": "wall", "description": "The last frame of each stream, for those whom the tenant allows to look."},
+    {"name": "wall", "description": "The last frame of each stream, for the keys that the tenant allows."},
     {"name": "models", "description": "Networks and their variants: upload, look, delete."},
     {"name": "uploads", "description": "Large files in pieces that survive broken lines and restarts."},
     {"name": "jobs", "description": "Imports and how far they have come."},
@@ -101,7 +101,7 @@ TAGS = [
     {"name": "tenants", "description": "Tenants, their quotas, and the keys that open the box."},
     {"name": "sign-in", "description": "Browsers: a key for a cookie."},
     {"name": "system", "description": "What the box is, does and holds."},
-    {"name": "notifications", "description": "Who is told outside of the box that something is wrong."},
+    {"name": "notifications", "description": "Receivers of messages when conditions begin and end."},
     {"name": "backups", "description": "Everything that cannot be made again, in one file; and back."},
     {"name": "events", "description": "What happens, as it happens."},
     {"name": "decisions", "description": "What the box decided, and why."},

@@ -1,7 +1,7 @@
-"""The live wall: the last frame of each stream of a tenant, while somebody looks at it.
+"""The live wall: the last frame of each stream of a tenant, while a viewer looks.
 
-A frame is kept only where the tenant allows viewers and one of them has looked within `LOOK_S`. It lies in memory and
-nowhere else, one frame for each stream, within bounds. When the last look is over, all of the tenant's frames go.
+A frame is kept only where the tenant allows viewers and one of them has looked within `LOOK_S`. It is kept in memory
+only, one frame for each stream, within bounds. `LOOK_S` after the last look all frames of the tenant are forgotten.
 """
 
 import asyncio
@@ -20,21 +20,21 @@ from appliance.tasks.pictures import kind_of
 from appliance.wire.wall import WallStreamShape
 
 LOOK_S = 4.0
-"""A page looks every second. A browser that is gone has looked for the last time this long ago at most."""
+"""Time that a look lasts. A page looks every second, so the frames of a closed page go after this time."""
 STREAMS_MAX = 24
 """Streams of one tenant on its wall: as many as a person can follow."""
 FRAMES_BYTES_MAX = 8 * 2**20
-"""Last pictures and answers of all tenants, which share this room: a frame of a device has 20 to 100 kB. Those that
-the last look has shown take as much again."""
+"""Bound of the pictures and answers in `_frames`, which tenants share; a frame has 20 to 100 kB. The frames of the last
+looks (`_looked_at`) take at most as much again."""
 ANSWER_BYTES_MAX = 32 * 1024
-"""A longer answer holds numbers and not words that a wall could show."""
+"""Longest answer that is shown; longer ones hold numbers rather than words."""
 SILENT_NS = 60 * NS_PER_S
 """A stream without a frame for so long leaves the wall."""
 
 
 def may_look(viewers: WallViewers, principal: Principal) -> bool:
-    """Return whether a key that may see the tenant's things may see its frames, too. Admin keys belong to the tenant
-    `default`, and look at another tenant's frames only where that tenant allows the operator.
+    """Return whether a key may see the frames of its tenant. Admin keys belong to the tenant `default`; they see frames
+    of other tenants only where the tenant allows the operator.
     """
     if principal.is_admin and principal.tenant != DEFAULT_TENANT:
         return viewers is WallViewers.OPERATOR
@@ -58,7 +58,7 @@ class WallFrame:
     answer: bytes
     """JSON; empty: none."""
     has_left: Callable[[], bool]
-    """Says whether the stream has ended since."""
+    """Returns whether the stream has ended since the frame."""
 
     @property
     def bytes(self) -> int:
@@ -66,21 +66,22 @@ class WallFrame:
 
 
 class Wall:
-    """The frames that are looked at, by tenant and stream. Event-loop thread only."""
+    """The last frames of tenants with viewers. Event-loop thread only."""
 
     def __init__(self, clock: Clock, frames_bytes_max: int = FRAMES_BYTES_MAX) -> None:
         self._clock = clock
         self._room = Portions(frames_bytes_max)
         self._looks: dict[str, asyncio.TimerHandle] = {}
-        """Tenants whose frames somebody looks at, with the end of the last look."""
+        """Tenant with a viewer → timer of the end of the last look."""
         self._frames: dict[str, dict[str, WallFrame]] = {}
+        """Tenant → stream → its last frame."""
         self._looked_at: dict[str, dict[str, WallFrame]] = {}
-        """Frames as the last look has shown them: their pictures are fetched next, and newer frames come meanwhile."""
+        """Frames of the last look, whose pictures the page fetches while newer frames come."""
 
     def session_frame(
         self, live: LiveSession, result: FrameResult, body: bytes = b"", answer: bytes | None = None
     ) -> None:
-        """Show a frame of a session that has ended, with what was sent and answered, where that can be shown."""
+        """Show an ended frame of a session, with its picture and answer where these can be shown."""
         session = live.session
         if session.tenant not in self._looks:
             return
@@ -88,17 +89,17 @@ class Wall:
         self._show(
             session.tenant,
             WallFrame(
-                session.id,
-                session.name,
-                None if session.pipeline_id else session.target,
-                session.target if session.pipeline_id else None,
-                result.frame,
-                result.end,
-                result.cause,
-                self._clock.now_ns(),
-                _picture(body) if is_picture else b"",
-                _answer(answer or b""),
-                lambda: live.state is SessionState.ENDED,
+                stream=session.id,
+                name=session.name,
+                application=None if session.pipeline_id else session.target,
+                pipeline=session.target if session.pipeline_id else None,
+                frame=result.frame,
+                outcome=result.end,
+                cause=result.cause,
+                at_ns=self._clock.now_ns(),
+                picture=_picture(body) if is_picture else b"",
+                answer=_answer(answer or b""),
+                has_left=lambda: live.state is SessionState.ENDED,
             ),
         )
 
@@ -112,28 +113,28 @@ class Wall:
         answer: bytes,
         is_there: Callable[[str], bool],
     ) -> None:
-        """Show an answered frame of a pipeline's client. `is_there` says whether the client still is one."""
+        """Show an answered frame of a client of a pipeline. `is_there` returns whether the client has not left."""
         if tenant not in self._looks:
             return
         self._show(
             tenant,
             WallFrame(
-                client,
-                "",
-                None,
-                pipeline,
-                number,
-                FrameEnd.ANSWERED,
-                None,
-                self._clock.now_ns(),
-                _picture(body),
-                _answer(answer),
-                lambda: not is_there(client),
+                stream=client,
+                name="",
+                application=None,
+                pipeline=pipeline,
+                frame=number,
+                outcome=FrameEnd.ANSWERED,
+                cause=None,
+                at_ns=self._clock.now_ns(),
+                picture=_picture(body),
+                answer=_answer(answer),
+                has_left=lambda: not is_there(client),
             ),
         )
 
     def look(self, tenant: str) -> Iterator[bytes]:
-        """Return what is shown of each stream as JSON, by target and name, and keep frames for the next look."""
+        """Return the last frame of each stream as JSON, by target and name, and keep frames for `LOOK_S` more."""
         before = self._looks.get(tenant)
         if before is not None:
             before.cancel()
@@ -147,7 +148,7 @@ class Wall:
         return (_shown(one, now_ns) for one in order)
 
     def picture(self, tenant: str, stream: str, number: int | None = None) -> bytes:
-        """Return the picture of a stream's last frame, or of the one with this number; empty: there is none."""
+        """Return the picture of a stream's last frame, or of its frame `number`; empty without a picture."""
         for frames in (self._frames, self._looked_at):
             found = frames.get(tenant, {}).get(stream)
             if found is not None and number in (None, found.at_ns):
@@ -155,7 +156,7 @@ class Wall:
         return b""
 
     def leave(self, tenant: str) -> None:
-        """Forget all frames of a tenant. Another viewer gets those of the time after its next look."""
+        """Forget all frames of a tenant. Other viewers see the frames after their next look."""
         look = self._looks.pop(tenant, None)
         if look is not None:
             look.cancel()
@@ -165,7 +166,7 @@ class Wall:
         self._looked_at.pop(tenant, None)
 
     def _show(self, tenant: str, frame: WallFrame) -> None:
-        """Take the place of the stream's frame before. What finds no room is shown without its picture and answer."""
+        """Replace the last frame of the stream. A frame that finds no room loses its picture and answer."""
         frames = self._frames[tenant]
         before = frames.get(frame.stream)
         if before is None and len(frames) >= STREAMS_MAX:
@@ -187,12 +188,12 @@ def _picture(body: bytes) -> bytes:
 
 
 def _answer(answer: bytes) -> bytes:
-    """Return an answer that is JSON and short."""
+    """Return the answer where it is JSON and short, else nothing."""
     return answer if len(answer) <= ANSWER_BYTES_MAX and kind_of(answer) is None else b""
 
 
 def _shown(one: WallFrame, now_ns: int) -> bytes:
-    """Return a frame as JSON. The answer is JSON already, and is not read."""
+    """Return a frame as JSON; the answer is inserted as it is."""
     head = WallStreamShape(
         stream=one.stream,
         name=one.name,

@@ -83,9 +83,7 @@ class TenantUseShape(Shape):
     stored_bytes: int
     """Of its models, equal contents once, and of its uploads, with what was announced of them."""
     processor_s: float = Field(examples=[41.7])
-    """What runs for its requests and frames have taken of processors since the start of the box; of a shared run, the
-    part that its rows had.
-    """
+    """Processor time of its requests and frames since the start of the box; of a shared run, the part of its rows."""
 
 
 class TenantWithUseShape(TenantShape):

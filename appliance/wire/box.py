@@ -223,7 +223,7 @@ class HoldingShape(Shape):
 
 
 class BesideShape(Shape):
-    """Memory of processes of one sort, beside that of builds."""
+    """Memory of one sort of processes that hold no builds."""
 
     of: str = Field(examples=["guards"])
     bytes: int

@@ -125,7 +125,7 @@ class RunBoundShape(Shape):
     shapes: dict[str, list[int]] = Field(examples=[{"image": [4, 3, 224, 224]}])
     """Name of the input → its shape."""
     peak_bytes: int = Field(examples=[38_400_000])
-    """Bytes that such a run takes beside the variant itself: its activations."""
+    """Bytes of the activations of such a run."""
 
 
 class ProfileShape(Shape):

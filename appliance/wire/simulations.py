@@ -136,7 +136,7 @@ class MemoryFigures(Shape):
     runs: float
     """Activations of runs."""
     free: float
-    """Below zero where runs take what the machine has beside the budget."""
+    """Free memory; below zero where runs take memory that the machine has beside the budget."""
 
 
 class SimulatedFigures(ApplicationFigures):

@@ -1,4 +1,4 @@
-"""The live wall: the last frame of each stream, for those whom the tenant allows to look."""
+"""The live wall: the last frame of each stream, for the keys that the tenant allows."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from appliance.wire.shape import Order, Shape
 
 
 class WallViewersOrder(Order):
-    """Who may look at the frames of the tenant's streams from now on."""
+    """Keys that may look at the frames of the tenant's streams from now on."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra={"examples": [{"viewers": "tenant"}]})
 
@@ -26,7 +26,7 @@ class WallStreamShape(Shape):
     name: str = Field(examples=["glasses-1"])
     """Name of the session; empty: it has none."""
     application: str | None = Field(examples=["gate"])
-    """Application to which the frame went; null: it went through a pipeline."""
+    """Application of the frame; null: the frame went through a pipeline."""
     pipeline: str | None = None
     frame: int | None = Field(examples=[132])
     """Number of the frame; null: it had none."""
@@ -35,18 +35,18 @@ class WallStreamShape(Shape):
     age_ms: float = Field(examples=[48.2])
     """Time since the frame ended."""
     number: int = Field(examples=[1732900000000])
-    """Names this frame where its picture is fetched."""
+    """Number by which `…/frame` fetches the picture of this frame."""
     picture: bool
-    """Whether `…/frame` has its picture: a JPEG or PNG that found room."""
+    """True: `…/frame` has the picture, a JPEG or PNG that found room."""
     answer: dict[str, Any] | None = None
-    """As `predict` answers; null: there is none, or it is too long for a wall."""
+    """Answer of `predict`; null: there is none, or it is longer than 32 KiB."""
 
 
 class WallShape(Shape):
-    """What the caller may see of the tenant's streams now."""
+    """The last frames of the tenant's streams."""
 
     viewers: WallViewers = Field(examples=["tenant"])
     may_look: bool
-    """Whether the caller is among the viewers; else `streams` is empty."""
+    """True: the key is among the viewers; else `streams` is empty."""
     streams: list[WallStreamShape]
-    """Those that have sent a frame since somebody looks, at most 24."""
+    """Streams with a frame since the first look, at most 24."""

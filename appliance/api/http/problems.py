@@ -22,7 +22,7 @@ RETRY_AFTER_S_MAX = 86_400
 
 
 class Row(NamedTuple):
-    """What a kind of problem means over HTTP."""
+    """HTTP status and title of a kind of problem."""
 
     status: int
     title: str

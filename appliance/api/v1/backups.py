@@ -86,7 +86,7 @@ async def delete_backup(backup: BackupName, box: TheBox, _: Admin) -> Deleted:
     ),
 )
 async def restore(order: RestoreOrder, box: TheBox, principal: Admin) -> RestoreShape:
-    """For a box that has no models, no applications, no other tenants, and no keys but those of admins. Every file of
+    """This needs a box without models, applications and other tenants, with admin keys only. Every file of
     the backup is checked against its hash while the box serves; then the state is `ready`, and the next start of the
     box applies it, whole or not at all. The box keeps its own admin keys and certificate.
     """

@@ -56,7 +56,7 @@ def make(scenario: dict[str, Any], edit: Edit, place: str, names: Mapping[tuple[
 
 
 def _make_memory(box: dict[str, Any], budget_mb: float, place: str) -> None:
-    """Give builds what processes beside them leave of a budget; runs have what the machine has beside that."""
+    """Divide a budget: builds get what processes leave of it, runs get the memory beside the budget."""
     overhead_mb = box.get("overhead_mb", 0.0)
     if budget_mb <= overhead_mb:
         reason = f"guards and other processes take {overhead_mb:.0f} MB: no model would have room"

@@ -159,7 +159,7 @@ async def list_models(
 
 @router.get("/{model}", summary="Show a model", responses=problems(Forbidden, UnknownModel))
 async def show_model(model: ModelName, box: TheBox, principal: Member) -> ModelShape:
-    """Its task and its variants with size, accuracy (without labels: agreement), measured cost and where they are in
+    """Task and variants of a model with size, accuracy (without labels: agreement), measured cost and where they are in
     memory."""
     return model_shape(
         box.catalogue.resolve_model(principal.tenant, model), box.memory.snapshot(), box.catalogue, box.importer

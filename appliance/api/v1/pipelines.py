@@ -190,8 +190,8 @@ async def list_pipelines(
 
 @router.get("/{pipeline}", summary="Show a pipeline", responses=problems(UnknownPipeline))
 async def show_pipeline(pipeline: PipelineName, box: TheBox, principal: Caller) -> PipelineStatusShape:
-    """Its definition, the plan with its reason, its clients, what became of its frames, and what they cost. Device keys
-    see no clients, because an id is all that it takes to act as a client.
+    """Definition of a pipeline, its plan with the reason, its clients, and ends and costs of its frames. Device keys
+    see no clients, because a caller that knows the id of a client can act as the client.
     """
     shown = status_of(box, callable_pipeline(box.pipelines, principal, pipeline))
     return shown.model_copy(update={"clients": []}) if principal.role is Role.DEVICE else shown

@@ -73,7 +73,7 @@ async def sign_in(order: SignInOrder, request: Request, box: TheBox, _: OwnPage)
     responses=problems(Forbidden, validated=False),
 )
 async def make_link(request: Request, box: TheBox, principal: Member) -> SignInLinkShape:
-    """For a phone or another machine: the link opens the pages, signed in as the key that made it. It works once,
+    """The link opens the pages on a phone or another machine, signed in as the key that made it. It works once,
     within ten minutes, and not after a restart of the box. The sign-in by a link that a signed-in page has made ends
     with that page's 7 days.
     """

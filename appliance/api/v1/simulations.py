@@ -77,8 +77,8 @@ async def list_simulations(box: TheBox, _: Admin) -> SimulationsShape:
 
 @router.get("/{simulation}", summary="Show a simulation", responses=problems(Forbidden, UnknownSimulation))
 async def show_simulation(simulation: SimulationId, box: TheBox, _: Admin) -> SimulationShape:
-    """Its progress, and when it is done the figures and reports of the box as it is and with the edits. Needs an admin
-    key.
+    """Progress of a simulation; at its end the figures and reports of the present box and of the edited box. Needs an
+    admin key.
     """
     return shape_of(box.simulations.get(simulation))
 

@@ -20,11 +20,9 @@ from appliance.wire.wall import WallShape, WallViewersOrder
 router = APIRouter(prefix="/v1/wall", tags=["wall"], route_class=StrictRoute)
 
 _FILE = {"schema": {"type": "string", "format": "binary"}}
-StreamId = Annotated[str, Path(max_length=64, description="Its `stream`.", examples=["5f0c2a9be1d04377"])]
+StreamId = Annotated[str, Path(max_length=64, description="`stream` of the wall.", examples=["5f0c2a9be1d04377"])]
 
-Number = Annotated[
-    int | None, Query(ge=0, description="`number` of the frame, as the wall showed it; left out: the last.")
-]
+Number = Annotated[int | None, Query(ge=0, description="`number` of the frame on the wall; left out: the last frame.")]
 
 
 @router.get("", summary="Look at the live wall", response_model=WallShape, responses=problems(Forbidden))
@@ -43,7 +41,7 @@ async def look(box: TheBox, principal: Member) -> Response:
 
 @router.delete("", summary="Leave the live wall", responses=problems(Forbidden))
 async def leave(box: TheBox, principal: Member) -> Deleted:
-    """Its frames are forgotten at once. Who looks beside you sees the frames that come after their next look."""
+    """All frames of the tenant are forgotten at once. Other viewers see the frames that come after their next look."""
     box.wall.leave(principal.tenant)
     return Deleted(deleted=principal.tenant)
 
@@ -68,17 +66,17 @@ async def allow(order: WallViewersOrder, box: TheBox, principal: Member) -> Wall
     },
 )
 async def show_frame(stream: StreamId, box: TheBox, principal: Member, number: Number = None) -> Response:
-    """As the device sent it, so that what the answer names can be drawn into it. 404 where nobody looks, for a frame
-    without a picture, and for a `number` that the wall shows no more.
+    """The picture as the device sent it, so that boxes of the answer fit. 404 while no viewer looks, for a frame
+    without a picture, and for a `number` that the wall no longer shows.
     """
-    _check(box, principal)
+    _require_viewer(box, principal)
     picture = box.wall.picture(principal.tenant, stream, number)
     if not picture:
         raise UnknownSession(name=stream)
     return Response(picture, media_type=kind_of(picture), headers={"Cache-Control": "no-store"})
 
 
-def _check(box: RunningBox, principal: Principal) -> None:
-    """Raises: Forbidden."""
+def _require_viewer(box: RunningBox, principal: Principal) -> None:
+    """Check that the key may look. Raises: Forbidden."""
     if not may_look(box.catalogue.tenant(principal.tenant).wall, principal):
         raise Forbidden(action="look at the frames of this tenant, which has not allowed it")
