@@ -31,7 +31,7 @@ from appliance.domain.catalogue import (
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.domain.names import application_id, build_id, content_of, model_id, part_build_id, variant_id
 from appliance.domain.request import Tensors
-from appliance.lab.faults import Machine
+from appliance.lab.faults import SPARE_BYTES, Machine
 from appliance.lab.forecasts import Given
 from appliance.lab.groups import Cores, EmulatedGroups
 from appliance.lab.journal import Journal
@@ -111,7 +111,7 @@ def compose(scenario: Scenario) -> LabBox:
     journal = Journal(clock, telemetry)
     memory = EmulatedMemory(scenario.memory_bytes, megabytes(scenario.box.overhead_mb))
     spare_bytes = megabytes(scenario.box.spare_mb)
-    machine = Machine(scenario.budget_bytes, max(Machine.SPARE_BYTES, spare_bytes))
+    machine = Machine(scenario.budget_bytes, max(SPARE_BYTES, spare_bytes))
     given = _given(scenario)
     box = EmulatedGroups(_cores(scenario, clock, memory))
     is_alone = len(box.processors) == 1

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, TypeVar
+from typing import Annotated, TypeVar
 
 from pydantic import Field
 
@@ -67,15 +67,17 @@ def _check_application(fault: Fault, applications: Sequence[str], key: str) -> N
     known(name, applications, f"{key}.{field}")
 
 
+SPARE_BYTES = 64 * 2**20
+"""Least memory beside the budget, which is given and taken in whole steps; without it a step would be lost at once."""
+
+
 @dataclass(slots=True)
 class Machine:
     """The memory that the box shares with other programs. While they take none, there is more than the box may have."""
 
-    SPARE_BYTES: ClassVar[int] = 64 * 2**20
-
     total_bytes: int
     spare_bytes: int = SPARE_BYTES
-    """The budget breathes in whole steps: without some to spare it would lose a part of one for nothing."""
+    """Memory beside the budget."""
     taken: list[int] = field(default_factory=list)
     """By others, each while its fault lasts."""
 

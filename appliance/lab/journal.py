@@ -9,7 +9,7 @@ from appliance.domain.events import EventSink
 from appliance.lab.loop import START_NS, VirtualClock
 
 RESIDENCY = "residency"
-"""Kind of the decisions about who is in memory."""
+"""Kind of the decisions about variants in memory."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ class Outcome:
     pipelines: Mapping[str, object] | None = None
     """Of a scenario with pipelines."""
     fullest: MemoryParts | None = None
-    """What took memory when least was free; None: nobody counted."""
+    """Parts of the budget at the moment when least was free; None: not counted."""
 
     def document(self) -> dict[str, object]:
         """As the format has it."""

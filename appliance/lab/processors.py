@@ -47,7 +47,7 @@ class BuildCost:
     """Bytes that runs take beside the build, by batch in ascending order."""
 
     def run_bytes_of(self, batch: int) -> int:
-        """Return what a run takes: as the smallest batch that is no smaller, beyond the largest as that."""
+        """Return the bytes of a run: those of the next larger batch that is known, else of the largest."""
         return next(
             (count for rows, count in self.run_bytes.items() if rows >= batch), max(self.run_bytes.values(), default=0)
         )
@@ -90,27 +90,27 @@ class Handle:
 
 @dataclass(frozen=True, slots=True)
 class MemoryParts:
-    """Bytes of a budget by what takes them; they add up to the budget."""
+    """Parts of a budget in bytes; they add up to the budget."""
 
     builds: int
     processes: int
     runs: int
     free: int
-    """Below zero where runs take what the machine has beside the budget."""
+    """Free bytes; below zero where runs take memory that the machine has beside the budget."""
 
 
 class EmulatedMemory:
     """What the builds of one processor, or of several, take of a memory that has an end."""
 
     def __init__(self, size_bytes: int, overhead_bytes: int = 0) -> None:
-        """`size_bytes`: what builds may take; `overhead_bytes`: what processes beside them take for good."""
+        """`size_bytes`: memory for builds; `overhead_bytes`: the constant memory of guards and others."""
         self._size_bytes = size_bytes
         self._overhead_bytes = overhead_bytes
         self._planners_bytes = 0
         self._runs_bytes = 0
         self.used_bytes = 0
         self.fullest = self.parts()
-        """The parts at the moment when least was free."""
+        """Parts of the budget at the moment when least was free."""
         self._held: dict[str, int] = {}
         self.present: dict[str, Handle | None] = {}
         """Builds that were asked for and not given back yet; None: it is being loaded, or waits for that without
@@ -128,13 +128,13 @@ class EmulatedMemory:
         self.peak_bytes = max(self.peak_bytes, self.used_bytes)
         self._note()
 
-    def plan_in(self, size: int) -> None:
-        """Count so many bytes from now on for processes that plan."""
+    def set_planners(self, size: int) -> None:
+        """Set the bytes of planner processes."""
         self._planners_bytes = size
         self._note()
 
-    def run_in(self, size: int) -> None:
-        """Count so many bytes more for runs, or less where `size` is negative."""
+    def add_run(self, size: int) -> None:
+        """Add bytes of a run, or subtract them where `size` is negative."""
         self._runs_bytes += size
         self._note()
 
@@ -144,11 +144,11 @@ class EmulatedMemory:
             self.fullest = parts
 
     def held(self) -> Mapping[str, int]:
-        """Build → the bytes that it takes now."""
+        """Return the present bytes of each build."""
         return self._held
 
     def parts(self) -> MemoryParts:
-        """Return what takes memory now."""
+        """Return the present parts of the budget."""
         processes = self._overhead_bytes + self._planners_bytes
         free = self._size_bytes - self.used_bytes - self._planners_bytes - self._runs_bytes
         return MemoryParts(self.used_bytes, processes, self._runs_bytes, free)
@@ -258,13 +258,13 @@ class EmulatedProcessor:
         start_ns, run_bytes = self._clock.now_ns(), handle.cost.run_bytes_of(batch)
         self.running += 1
         handle.running += 1
-        self.memory.run_in(run_bytes)
+        self.memory.add_run(run_bytes)
         try:
             await self._spend(self._run_ns(handle, batch))
         finally:
             self.running -= 1
             handle.running -= 1
-            self.memory.run_in(-run_bytes)
+            self.memory.add_run(-run_bytes)
             self.busy_ns += self._clock.now_ns() - start_ns
         self.batches += 1
         self.items += batch

@@ -75,13 +75,13 @@ class Box(Shape):
     """The keys below `groups` are the running box's settings of the same names, with its defaults."""
 
     memory_mb: Positive | None = None
-    """What builds may take."""
+    """Memory for builds."""
     overhead_mb: NotNegative = 0
-    """What guards and other processes take beside builds for the whole scenario; the budget is that and `memory_mb`."""
+    """Memory of guards and other processes during the whole scenario. The budget is `memory_mb` plus this."""
     planners_mb: NotNegative = 0
-    """What processes that plan take of `memory_mb` while nothing else needs it."""
+    """Part of `memory_mb` that planner processes take while no build needs it."""
     spare_mb: NotNegative = 0
-    """What the machine has for runs beside the budget."""
+    """Memory for runs that the machine has beside the budget."""
     processors: Annotated[list[BoxProcessor], Field(min_length=1, max_length=64)]
     groups: Annotated[list[ProcessorGroupShape], Field(max_length=64)] = Field([])
     queue_len_max: Annotated[int, Field(ge=1, le=10**6)] = 1024
@@ -130,8 +130,7 @@ class VariantShape(Shape):
     """Rows of several requests that may share a run; None: as many as the largest batch of `latency_ms`."""
     latency_ms: dict[Name, Annotated[dict[LatencyKey, Positive], Field(min_length=1, max_length=1024)]] = Field({})
     run_mb: dict[Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,3}$")], NotNegative] = Field({})
-    """By batch, what a run takes beside the variant: its activations. A batch in between takes what the next larger one
-    does, one beyond the largest takes what that does."""
+    """Batch → memory of the activations of a run. Other batches: as the next larger one, else the largest."""
     units: Annotated[int, Field(ge=1, le=64)] | UnitGraph = 1
     """The operators; or how many pieces, which changes nothing, as neighbours with the same processors are one unit."""
     served_ms: dict[Name, Annotated[list[Positive], Field(min_length=1, max_length=10_000)]] = Field({})
@@ -219,13 +218,13 @@ class Scenario(Shape):
 
     @property
     def budget_bytes(self) -> int:
-        """What builds and the processes beside them may take together."""
+        """Return the memory for builds and for guards and other processes."""
         return self.memory_bytes + megabytes(self.box.overhead_mb)
 
     @property
     def memory_bytes(self) -> int:
-        """What builds may take: the processor's own memory where it has some, else the shared domain. Of several
-        processors the shared domain, where there is one.
+        """Return the memory for builds: the processor's own memory where it has some, else the shared domain; with
+        several processors the shared domain, where there is one.
         """
         own_mb = sum(processor.memory_mb or 0.0 for processor in self.box.processors)
         alone = len(self.box.processors) == 1
@@ -347,7 +346,7 @@ def _check_units(units: UnitGraph, processors: Sequence[BoxProcessor], key: str)
 
 
 def run_bytes_of(variant: VariantShape) -> dict[int, int]:
-    """Return the bytes that runs take beside a variant, by batch in ascending order; a larger batch takes no less."""
+    """Return the bytes of activations by batch, ascending; a larger batch takes no less."""
     found: dict[int, int] = {}
     for batch, size_mb in sorted((int(key), size_mb) for key, size_mb in variant.run_mb.items()):
         found[batch] = max(megabytes(size_mb), *found.values(), 0)

@@ -26,10 +26,10 @@ from appliance.runtime.memory.planner_processes import REST_NS
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What took memory at one moment."""
+    """Use of memory at one moment."""
 
     at_ns: int
-    """After the start."""
+    """Nanoseconds after the start."""
     models: Mapping[str, int]
     """Model → bytes of its variants."""
     parts: MemoryParts
@@ -37,7 +37,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Run:
-    """What a simulation leaves: its figures and, where it was asked to keep them, its journal and samples of memory."""
+    """Figures of a simulation, with its journal and samples of memory where they were asked for."""
 
     outcome: Outcome
     journal: Journal
@@ -113,7 +113,7 @@ class _Simulation:
         background = [*workers, *(asyncio.create_task(loop, name="loop") for loop in loops)]
         await self._fill_memory()
         if self._scenario.box.planners_mb:
-            planners = plan_in_processes(box, megabytes(self._scenario.box.planners_mb))
+            planners = run_planners(box, megabytes(self._scenario.box.planners_mb))
             background.append(asyncio.create_task(planners, name="planners"))
         if samples:
             background.append(asyncio.create_task(self._sample(samples), name="samples"))
@@ -268,18 +268,18 @@ class _Simulation:
         )
 
 
-async def plan_in_processes(box: LabBox, size_bytes: int) -> None:
+async def run_planners(box: LabBox, size_bytes: int) -> None:
     """Have planner processes take memory that is free, as on a box: they end where a build needs it, and begin again
     after a rest. Until cancelled.
     """
     process = box.core.planner_processes.process("planners", size_bytes)
-    process.end_now = lambda: box.memory.plan_in(0)
+    process.end_now = lambda: box.memory.set_planners(0)
     while True:
         if not box.core.planner_processes.idle_bytes(()):
             with suppress(OSError):  # there is no room
                 async with process.beginning():
                     pass
-                box.memory.plan_in(size_bytes)
+                box.memory.set_planners(size_bytes)
         await box.clock.sleep_until_ns(box.clock.now_ns() + REST_NS)
 
 

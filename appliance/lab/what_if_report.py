@@ -1,5 +1,5 @@
-"""What a simulation tells beside its figures, as plain values: memory and requests over time, and decisions with their
-reasons. The page *What if* draws it.
+"""Report of a simulation as JSON values: memory and requests over time, and decisions with their reasons. The page
+*What if* draws it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ COLUMNS = 120
 """Moments at which memory is looked at, and stretches of time in which requests are counted."""
 DECISIONS_MAX = 50
 MODELS_MAX = 8
-"""Models with a line of their own; smaller ones are one line."""
+"""Number of models with a line of their own; smaller models share a line."""
 OTHERS = "others"
 
 
@@ -48,7 +48,7 @@ def _models(samples: Sequence[Sample]) -> dict[str, list[float]]:
 
 
 def _requests(answers: Sequence[Answer], width_s: float) -> dict[str, list[int]]:
-    """Return how many requests of each stretch of time ended how."""
+    """Return the number of requests by outcome for each stretch of time."""
     found: dict[str, list[int]] = {kind: [0] * COLUMNS for kind in KINDS}
     for answer in answers:
         column = min(COLUMNS - 1, int(answer.at_ns / NS_PER_S / width_s))

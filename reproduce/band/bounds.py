@@ -1,4 +1,4 @@
-"""What no schedule can do better on the phone, with everything known beforehand: two linear programs.
+"""Bounds on any schedule on the phone that knows everything beforehand, by two linear programs.
 
 Requests at once (`bound_ms`): each is shared out at will over all sequences of subgraphs and their processors. The
 requests of a network flow from nothing done to all done, a run is an arc that takes time on its processor (the work,
@@ -7,8 +7,9 @@ come one after another, is left out, so nothing can be quicker.
 
 Periodic applications (`satisfaction_bound`): whatever a schedule does in a long time, the share of an application's
 requests that begin on a processor so long after they came is one column. Each processor has one period's time for what
-begins in a period, at each phase of it, and who does not end in time does not count. That runs are whole, and that one
-period's requests go by the same plan as the next one's, is left out, and times are rounded in favour of the schedule.
+begins in a period, at each phase of it. A request that does not end in time does not count. That runs are whole, and
+that one period's requests go by the same plan as the next one's, is left out. Times are rounded in favour of the
+schedule.
 """
 
 from collections import Counter, defaultdict
@@ -21,13 +22,13 @@ from appliance.policies.milp import Program
 from reproduce.band.phone import MOVE_MS, PROCESSORS, Phone
 
 STEPS = 100
-"""Of a period: times are rounded down to so many."""
+"""Steps of a period, to which times are rounded down."""
 _LIMIT_S = 60.0
-"""Many times what it takes."""
+"""Time limit of a linear program; it takes far less."""
 
 
 def bound_ms(phone: Phone, networks: Sequence[str]) -> float:
-    """A lower bound on the time to run these, on idle processors without noise."""
+    """Return a lower bound on the time to run these networks on idle processors without noise."""
     program = Program()
     end = program.column(1e9)
     busy: dict[str, dict[int, float]] = {processor: {end: -1.0} for processor in PROCESSORS}
@@ -39,7 +40,7 @@ def bound_ms(phone: Phone, networks: Sequence[str]) -> float:
 
 
 def _flow(program: Program, phone: Phone, name: str, count: int, busy: dict[str, dict[int, float]]) -> None:
-    """The requests of one network: who comes to a state on a processor goes on from there."""
+    """Add the requests of one network: the flow into a state on a processor continues from that state."""
     cut: Partition = phone.cut(name)
     balance: dict[tuple[int, str | None], dict[int, float]] = defaultdict(dict)
     for done in cut.order[:-1]:
@@ -70,7 +71,7 @@ class Application:
 
 
 def satisfaction_bound(applications: Sequence[Application], period_ms: float) -> float:
-    """No schedule answers a larger share of the requests in time."""
+    """Return a share of requests in time that no schedule exceeds."""
     step_ms = period_ms / STEPS
     program, objective = Program(), dict[int, float]()
     busy: dict[tuple[str, int], dict[int, float]] = defaultdict(lambda: defaultdict(float))

@@ -37,7 +37,7 @@ from reproduce.claims import UNSAID, Claim, Claims, Experiment, Numbers, Paper, 
 
 FRAMES = 100
 FIRST_SEED = 101
-"""Of the repetitions; the phone was fitted on those from 1."""
+"""First seed of the repetitions; the phone was fitted on seeds from 1."""
 LOST_AT_MS, LOST_MS = 3000.0, 7000.0
 MULTIPLIERS = (1.0, 1.5, 2.0, 3.0)
 APPS_MS = 20_000.0
