@@ -169,7 +169,7 @@ class Management:
         self._chores.start()
 
     async def catch_up(self) -> None:
-        """Store what has come before there was a store, and take from it who is to be told of conditions."""
+        """Store what has come before there was a store, and load the receivers of notifications."""
         await self.box.sessions.store_begun()
         for receiver in await self.box.store.receivers.all():
             self.box.notifications.put(receiver)
@@ -335,7 +335,7 @@ class Follower:
 
 
 def _follow_receivers(notifications: Notifications, change: Change) -> None:
-    """Carry receivers that were added or removed to who tells them."""
+    """Add and remove receivers of notifications as the store does."""
     if isinstance(change.value, Receiver):
         notifications.put(change.value)
     elif change.kind == "receiver":

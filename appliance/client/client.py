@@ -331,19 +331,19 @@ class Client(PipelineCalls, SessionCalls):
         self._send("DELETE", f"/v1/tenants/{tenant}/keys/{key_id}")
 
     def receivers(self) -> Iterator[ReceiverShape]:
-        """Who is told of conditions: the tenant's receivers; with an admin key also the box's."""
+        """Yield the tenant's receivers of notifications; with an admin key also those of the box."""
         return self._pages("/v1/notifications", ReceiverShape)
 
     def add_receiver(self, order: ReceiverOrder) -> ReceiverShape:
-        """The answer has neither address nor token."""
+        """Add a receiver; the answer has neither address nor token."""
         return self._post("/v1/notifications", order.model_dump_json(), ReceiverShape)
 
     def remove_receiver(self, receiver: str) -> None:
-        """It is told nothing more."""
+        """Send nothing more to a receiver."""
         self._send("DELETE", f"/v1/notifications/{receiver}")
 
     def test_receiver(self, receiver: str) -> SentShape:
-        """Send a test message; the answer says what came of it."""
+        """Send a test message, and return its result."""
         return self._post(f"/v1/notifications/{receiver}/test", "", SentShape)
 
     # -- the box -------------------------------------------------------------------------------------------------------
@@ -410,8 +410,8 @@ class Client(PipelineCalls, SessionCalls):
     def promises(
         self, *, application: str | None = None, pipeline: str | None = None, every_tenant: bool = False
     ) -> list[PromiseHistoryShape]:
-        """How promises were kept in the last hour, day and month; cell by cell those of an application or a pipeline
-        that is named.
+        """Return how promises were kept in the last hour, day and month; with cells where `application` or `pipeline`
+        is named.
         """
         wanted = {"application": application, "pipeline": pipeline, "tenant": "*" if every_tenant else None}
         query = {name: value for name, value in wanted.items() if value is not None}
@@ -419,7 +419,7 @@ class Client(PipelineCalls, SessionCalls):
         return PromiseHistoriesShape.model_validate_json(answer.content).items
 
     def tenants_used(self, *, over: str = "day", sort: str = "processor_s") -> Iterator[TenantUsedShape]:
-        """What tenants used in the last `hour`, `day` or `month`, sorted by a field of the rows."""
+        """Yield what tenants used in the last `hour`, `day` or `month`, sorted by a field of the rows."""
         return self._pages("/v1/history/tenants", TenantUsedShape, {"over": over, "sort": sort})
 
     def decisions(self, *, kind: str | None = None, application: str | None = None) -> Iterator[DecisionShape]:

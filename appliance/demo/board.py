@@ -57,7 +57,7 @@ class Picture:
         return known is not None and known.available
 
     def is_settled(self, figures: Figures) -> bool:
-        """Whether the application has answered, or never will."""
+        """Return whether the application has answered, or never will."""
         return figures.ok > 0 or bool(self._failure(figures))
 
     def trouble(self, figures: Figures) -> str:

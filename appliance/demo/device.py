@@ -1,7 +1,7 @@
 """A device: sends real inputs to an application or a pipeline at a steady rate, and reports each answer.
 
-Run as a process of its own by the fleet. Clips go through a session of the SDK, with a promise; everything else is a
-request over HTTP for each input. It never queues: what it cannot send in time it drops. It ends with the demo.
+The fleet runs each device in a thread. Clips go through a session of the SDK, with a promise; every other input is a
+request over HTTP. A device does not queue: it drops inputs that it cannot send in time.
 """
 
 import os
@@ -11,6 +11,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+import cv2
 import httpx
 
 from appliance.client import Client, UnexpectedAnswer
@@ -36,11 +37,10 @@ CLIPS = (TaskKind.OBJECT_DETECTION, TaskKind.FACE_DETECTION)
 WAIT_S = 0.5
 """Between tries while an application has no variant yet, and after an error."""
 SLO_MS = 500.0
-"""Of a clip."""
+"""Promised latency of a clip."""
 TOLD_NS = NS_PER_S
-"""How often the box is asked what it has kept."""
+"""Time between two questions how the promise was kept."""
 ENDS = (FrameEnd.LATE, FrameEnd.DROPPED, FrameEnd.LOST)
-
 
 Tell = Callable[[Report], None]
 
@@ -195,8 +195,6 @@ class Clip:
 
     def _stream(self, device: Device) -> None:
         """Until the session has ended: new results, frames that have none, and now and then the promise."""
-        import cv2  # most devices do without
-
         of_frame, failed, told_ns = None, dict.fromkeys(ENDS, 0), 0
         for _ in moments(self._order.rate_per_s, self._clock):
             if device.error is not None or device.state == "ended":

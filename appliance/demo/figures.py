@@ -1,6 +1,6 @@
 """What the devices saw of an application or a pipeline: counts, latencies and the last recognised things.
 
-Pure bookkeeping, fed by reports of device processes; time comes in as `now_ns`.
+Pure bookkeeping, fed by reports of devices; time comes in as `now_ns`.
 """
 
 from collections import Counter, deque
@@ -54,7 +54,7 @@ class Streamed:
 
 
 Report = Seen | Streamed | str
-"""What a device process tells; text is the reason why a request or frame has no answer."""
+"""Report of a device; text is the reason why a request or frame has no answer."""
 
 
 @dataclass

@@ -25,7 +25,7 @@ class Fleet:
         signal.signal(signal.SIGINT, own)
         theirs.close()
         self._figures: list[Figures] = []
-        """By the number of the device."""
+        """Figures by the number of the device."""
 
     def start(self, order: DeviceOrder, figures: Figures) -> None:
         """Start a device, whose reports `figures` are to count."""

@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 EXPIRES_SOON = datetime.timedelta(days=7)
-"""A key that expires within it needs another one in its place, unless it was made to last no longer than ten times what
-is left.
-"""
+"""Time before its end in which a key needs a successor, if nine tenths of its whole time are over, too."""
 
 
 class Role(StrEnum):

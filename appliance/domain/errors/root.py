@@ -35,7 +35,7 @@ class ApplianceError(Exception):
         return "the appliance could not do this"
 
     def answer(self) -> tuple[int, str]:
-        """Return status and title: those of its class, unless what happened to this one means something else."""
+        """Return status and title: those of the class, unless the cause of this error changes them."""
         return self.status, self.title
 
     def facts(self) -> dict[str, object]:

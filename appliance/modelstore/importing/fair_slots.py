@@ -98,8 +98,8 @@ class FairSlots:
         return bool(self._waiting) or len(self._working) > self._count
 
     def before(self, slot: Slot) -> list[Slot] | None:
-        """Return what a job waits for: jobs that work in its place, and jobs that get a slot before it. None: it does
-        not wait.
+        """Return the jobs that a job waits for: jobs that hold its slot, and jobs that get a slot before it. None: the
+        job does not wait.
         """
         line = list(self._line())
         if slot not in line:
@@ -126,7 +126,7 @@ class FairSlots:
             self._grant()
 
     def _may_work(self, slot: Slot) -> bool:
-        """Whether there is a slot for a job; none that continues takes one before one that begins and waits for it."""
+        """Return whether there is a slot for a job. Jobs that begin go before jobs that continue."""
         in_its_way = self._in_the_way_of(slot)
         if len(in_its_way) < self._count:
             return True
@@ -134,8 +134,8 @@ class FairSlots:
         return slot.is_beginning and slot.is_small and beginning < self._count
 
     def _in_the_way_of(self, slot: Slot) -> list[Slot]:
-        """Return the working jobs that take a slot from a job: for a small one all but the first long ones of other
-        tenants, for a large one all but as many small ones as there are long ones, which may have begun beside those.
+        """Return the working jobs that take a slot from a job. A small job may work beside `LONG_MAX` long jobs of
+        other tenants; a large job may work beside as many small jobs as there are long ones.
         """
         long = [one for one in self._working if one.is_long]
         if slot.is_small:

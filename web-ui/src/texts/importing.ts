@@ -3,9 +3,9 @@
 export const t = {
   title: 'Import a model',
   file: 'ONNX file, or an archive with one',
-  fileHint: 'Drop it here or choose it. It is sent in pieces and goes on after a broken line.',
+  fileHint: 'Drop a file here or choose one. It is sent in pieces; the upload goes on after a broken connection.',
   archive: 'What an archive may hold',
-  archiveHint: 'A zip or tar with the network, and with as much of this as you have. What the form says counts more.',
+  archiveHint: 'A zip or tar with the network and any of these files. Fields of the form override the archive.',
   contents: {
     'model.onnx': 'the network; its external data lies beside it',
     'metadata.json': 'what the fields below say: task, image, decoder, params …',
@@ -44,7 +44,7 @@ export const t = {
   hints: {
     labels: 'Text, one name a line.',
     mean: 'Of pixels from 0 to 255: one number, or one for each channel.',
-    std: 'What pixels are divided by, after the mean is taken off.',
+    std: 'Divisor of pixels, after the mean is subtracted.',
     evaluation: 'Zip or tar of labelled inputs with truth.json. Accuracy is measured on it.',
     calibration: 'Zip or tar of inputs like those of real use, for int8.',
     tokenizer: 'tokenizer.json',

@@ -1,4 +1,4 @@
-"""What a run took when its network was inspected is stored: a variant serves promises by it until it is measured."""
+"""Store the run time at inspection, by which a variant serves promises until it is measured."""
 
 import sqlalchemy as sa
 from alembic import op

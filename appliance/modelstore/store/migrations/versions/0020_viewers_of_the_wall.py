@@ -1,4 +1,4 @@
-"""A tenant says which keys may look at its frames on the live wall: none, unless it allows some."""
+"""Store which keys may look at the frames of a tenant on the live wall; none by default."""
 
 import sqlalchemy as sa
 from alembic import op
