@@ -57,7 +57,10 @@ async def test_promise_of_application_has_exact_sums_and_cells(stand: Stand) -> 
         assert span["cell_s"] == length
         assert {len(column) for column in span["cells"].values()} == {cells}
         assert sum(span["cells"]["kept"]) == 3
-        assert span["cells"]["down_s"][:-2] == [None] * (cells - 2)
+        down_s = span["cells"]["down_s"]
+        before = down_s.count(None)
+        assert before > 0, "the box has no record of the time before its start"
+        assert down_s[:before] == [None] * before
     [listed] = await promises(stand)
     assert listed["month"] == shown["month"] | {"cells": None}
 
