@@ -90,14 +90,16 @@ async def test_name_with_several_addresses_goes_to_one_that_is_permitted_and_ans
         (b"HTTP/1.1 204 No Content\r\n\r\n", Outcome.DELIVERED, 204),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", Outcome.DELIVERED, 200),  # and no end of it
         (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", Outcome.UNREACHABLE, None),
-        (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 100_000, Outcome.UNREACHABLE, None),
+        (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 100_000, Outcome.DELIVERED, 200),
+        (b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n", Outcome.DELIVERED, 204),
+        (b"HTTP/1.1 103 Early Hints\r\n\r\n" * 10_000, Outcome.UNREACHABLE, None),
     ],
-    ids=["302", "308", "401", "500", "204", "endless", "no-http", "heads"],
+    ids=["302", "308", "401", "500", "204", "endless", "no-http", "heads", "hint", "hints"],
 )
 async def test_answer_of_a_receiver_decides_the_outcome_and_redirects_are_not_followed(
     answer: bytes, outcome: Outcome, status: int | None
 ) -> None:
-    """Nothing is read of an answer but its head."""
+    """Nothing is read of an answer but its status, and little of what comes before that."""
     async with receiving(answer=answer) as one:
         sent = await sent_to(receiver(one.url))
         assert (sent.outcome, sent.status) == (outcome, status)
@@ -182,3 +184,24 @@ async def test_receiver_without_tls_at_an_address_with_it_is_unreachable() -> No
     async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
         sent = await sent_to(receiver(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"))
         assert (sent.outcome, sent.status) == (Outcome.UNREACHABLE, None)
+
+
+async def test_receiver_cannot_choose_a_slow_method_of_key_exchange() -> None:
+    """Large groups of integers (DHE) take the event loop for tenths of a second. Numbers are those of RFC 5246 ff."""
+    offers = asyncio.get_running_loop().create_future()
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readexactly(5)
+        offers.set_result(await reader.readexactly(int.from_bytes(head[3:])))
+        writer.close()
+
+    async with await asyncio.start_server(listen, "127.0.0.1", 0) as server:
+        sent = await sent_to(receiver(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"))
+    assert sent.outcome is Outcome.UNREACHABLE
+    offer: bytes = await offers
+    rest = offer[39 + offer[38] :]  # after the session's id
+    listed, extensions = rest[2 : 2 + int.from_bytes(rest[:2])], rest[2 + int.from_bytes(rest[:2]) :]
+    suites = {int.from_bytes(listed[place : place + 2]) for place in range(0, len(listed), 2)}
+    assert suites >= {0x1301, 0xC02F}
+    assert not suites & {0x0033, 0x0039, 0x0067, 0x006B, 0x009E, 0x009F, 0xCCAA}
+    assert bytes.fromhex("000a 0004 0002 0017") in extensions  # P-256 alone
