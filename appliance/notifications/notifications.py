@@ -10,7 +10,7 @@ from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from appliance.clock import NS_PER_S, Clock
+from appliance.clock import NS_PER_S, Clock, others_first
 from appliance.domain.errors import TooManyTests, UnknownReceiver
 from appliance.domain.health.conditions import Condition
 from appliance.domain.notifications.briefing import Briefing, visible_to
@@ -76,19 +76,24 @@ class Notifications:
         found = ((one.receiver, one.status) for one in self._entries.values())
         return tuple((one, now.last) for one, now in found if now.last is not None and now.state in failing)
 
-    def update(self, conditions: Iterable[Condition]) -> None:
-        """Take all present conditions of the box, and begin to send the messages that are due."""
+    async def update(self, conditions: Iterable[Condition]) -> None:
+        """Take all present conditions of the box, and begin to send the messages that are due. Other work on the event
+        loop goes on after each receiver, for a thousand conditions take milliseconds.
+        """
         if not self._entries:
             return
         of_all = list(conditions)
         own: dict[str | None, list[Condition]] = {}
         for one in of_all:
             own.setdefault(None if one.is_shared else one.subject.tenant, []).append(one)
-        for entry in list(self._entries.values()):
+        for id, entry in list(self._entries.items()):
+            if self._entries.get(id) is not entry:
+                continue  # removed meanwhile
             tenant = entry.receiver.tenant
             candidates = of_all if tenant is None else [*own.get(tenant, ()), *own.get(None, ())]
             entry.briefing.update(visible_to(tenant, candidates))
             self._send_due(entry)
+            await others_first()
 
     def _send_due(self, entry: _Entry) -> None:
         now_s = self._now_s()

@@ -54,7 +54,7 @@ class Bench:
     async def look(self, conditions: Sequence[Condition], *ids: str, after_s: float = 0) -> None:
         """Let time pass and look at the box; then wait until these receivers have no message under way."""
         self.clock.pass_s(after_s)
-        self.notifications.update(conditions)
+        await self.notifications.update(conditions)
         names = {f"notify {id}" for id in ids}
         await until(lambda: not names & {task.get_name() for task in asyncio.all_tasks()}, every_s=0)
 
@@ -73,6 +73,24 @@ async def test_receiver_is_told_what_begins_and_ends_in_one_message_each() -> No
         await bench.look([], "phone", after_s=1000)
         assert told(one) == [[("began", "door"), ("began", "gate")], [("ended", "door"), ("ended", "gate")]]
         assert bench.notifications.status("phone").state is ReceiverState.WELL
+    await bench.notifications.close()
+
+
+async def test_other_work_goes_on_between_two_receivers_and_one_removed_meanwhile_is_not_told() -> None:
+    bench = Bench()
+    async with receiving() as one, receiving() as other, receiving() as third:
+        for id, place in (("a", one), ("b", other), ("c", third)):
+            bench.add(id, place)
+        under_way: list[str] = []
+
+        def remove() -> None:
+            under_way.extend(name for task in asyncio.all_tasks() if (name := task.get_name()).startswith("notify "))
+            bench.notifications.remove("b")
+
+        asyncio.get_running_loop().call_soon(remove)
+        await bench.look([GATE], "a", "b", "c")
+        assert under_way == ["notify a"]
+        assert (told(one), told(other), told(third)) == ([[("began", "gate")]], [], [[("began", "gate")]])
     await bench.notifications.close()
 
 

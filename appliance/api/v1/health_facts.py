@@ -74,7 +74,7 @@ async def look(box: RunningBox) -> tuple[Check, ...]:
             text=one.text,
             detail=one.detail,
         )
-    box.notifications.update(one for check in checks for one in check.conditions)
+    await box.notifications.update(one for check in checks for one in check.conditions)
     return checks
 
 
