@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from appliance.api.auth.keyring import Principal
-from appliance.clock import NS_PER_MS, NS_PER_S, Clock
+from appliance.clock import NS_PER_MS, NS_PER_S, NS_PER_US, Clock
 from appliance.domain.catalogue import DEFAULT_TENANT, WallViewers
 from appliance.domain.session import DropCause, FrameEnd
 from appliance.domain.states import SessionState
@@ -59,6 +59,11 @@ class WallFrame:
     """JSON; empty: none."""
     has_left: Callable[[], bool]
     """Returns whether the stream has ended since the frame."""
+
+    @property
+    def number(self) -> int:
+        """Names the frame in its stream: microseconds, for a browser rounds what nanoseconds come to in 104 days."""
+        return self.at_ns // NS_PER_US
 
     @property
     def bytes(self) -> int:
@@ -151,7 +156,7 @@ class Wall:
         """Return the picture of a stream's last frame, or of its frame `number`; empty without a picture."""
         for frames in (self._frames, self._looked_at):
             found = frames.get(tenant, {}).get(stream)
-            if found is not None and number in (None, found.at_ns):
+            if found is not None and number in (None, found.number):
                 return found.picture
         return b""
 
@@ -203,7 +208,7 @@ def _shown(one: WallFrame, now_ns: int) -> bytes:
         outcome=one.outcome,
         cause=one.cause,
         age_ms=round((now_ns - one.at_ns) / NS_PER_MS, 3),
-        number=one.at_ns,
+        number=one.number,
         picture=bool(one.picture),
     ).model_dump_json(exclude={"answer"})
     return b'%b,"answer":%b}' % (head[:-1].encode(), one.answer or b"null")

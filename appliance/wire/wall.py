@@ -34,7 +34,7 @@ class WallStreamShape(Shape):
     cause: DropCause | None = None
     age_ms: float = Field(examples=[48.2])
     """Time since the frame ended."""
-    number: int = Field(examples=[1732900000000])
+    number: int = Field(examples=[17329000000])
     """Number by which `…/frame` fetches the picture of this frame."""
     picture: bool
     """True: `…/frame` has the picture, a JPEG or PNG that found room."""

@@ -6,6 +6,7 @@ from appliance.api import wall
 from appliance.api.wall import LOOK_S, SILENT_NS, STREAMS_MAX, Wall
 from appliance.clock import NS_PER_MS, LoopClock
 from tests.fakes.clock import at_ms, story
+from tests.fakes.hand_clock import HandClock
 
 JPEG = b"\xff\xd8\xff"
 TENANT = "harbour"
@@ -97,6 +98,20 @@ async def test_picture_of_the_frame_that_was_looked_at_stays_until_the_next_look
     assert shown.picture(TENANT, "a") == JPEG + b"3"
     names(shown)
     assert shown.picture(TENANT, "a", looked_at["number"]) == b""
+    shown.leave(TENANT)
+
+
+@story
+async def test_number_of_a_frame_is_one_that_a_browser_does_not_round() -> None:
+    """JavaScript rounds integers above 2⁵³; a machine that has run for a year is beyond that in nanoseconds."""
+    clock = HandClock()
+    shown = Wall(clock)
+    clock.pass_s(365 * 24 * 3600)
+    names(shown)
+    frame(shown, "a")
+    (looked_at,) = [json.loads(one) for one in shown.look(TENANT)]
+    assert int(float(looked_at["number"])) == looked_at["number"] < 2**53
+    assert shown.picture(TENANT, "a", looked_at["number"]) == JPEG
     shown.leave(TENANT)
 
 
