@@ -186,7 +186,7 @@ async def test_messages_to_a_receiver_are_apart_and_tell_together_what_came_betw
         await bench.look([GATE, DOOR, FULL], "phone", after_s=LOOK_S)
         assert len(one.got) == 1
         await bench.look([GATE, DOOR, FULL], "phone", after_s=APART_S)
-        assert told(one)[1:] == [[("began", "door"), ("began", "")]]
+        assert told(one)[1:] == [[("began", ""), ("began", "door")]]
     await bench.notifications.close()
 
 

@@ -119,6 +119,7 @@ def visible_to(tenant: str | None, conditions: Iterable[Condition]) -> Iterable[
             yield seen
 
 
-def _place(one: ConditionChange) -> tuple[bool, bool, str]:
-    is_over = one.kind in (ChangeKind.ENDED, ChangeKind.PASSED)
-    return is_over, one.condition.severity is not Severity.BAD, one.condition.since.isoformat()
+def _place(one: ConditionChange) -> tuple[bool, bool, bool, str]:
+    """Conditions of the box come before those of tenants: a message names the first few, and no tenant fills it."""
+    is_over, is_bad = one.kind in (ChangeKind.ENDED, ChangeKind.PASSED), one.condition.severity is Severity.BAD
+    return is_over, not is_bad, one.condition.subject.tenant is not None, one.condition.since.isoformat()

@@ -54,6 +54,16 @@ def test_several_changes_are_told_together_the_worst_first_and_endings_last() ->
     ]
 
 
+def test_what_concerns_the_box_stands_before_what_tenants_have_for_longer() -> None:
+    """A message names the first few, so that a tenant with many conditions must not push out a full disk."""
+    box = replace(receiver(), tenant=None)
+    later = NOW + datetime.timedelta(hours=1)
+    full = Condition(Trouble.DISK_FULL, Subject(SubjectKind.BOX, "box"), Severity.BAD, "Full.", "", "Act.", later)
+    briefing = Briefing(box)
+    briefing.update([GATE, DOOR, full])
+    assert [name for _, name, _ in told(briefing, 0)] == ["box", "door", "gate"]
+
+
 def test_condition_that_becomes_worse_is_told_again_and_one_that_eases_is_not() -> None:
     briefing = Briefing(receiver())
     briefing.update([GATE])
