@@ -5,7 +5,7 @@ only, one frame for each stream, within bounds. `LOOK_S` after the last look all
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from appliance.api.auth.keyring import Principal
@@ -75,7 +75,7 @@ class Wall:
 
     def __init__(self, clock: Clock, frames_bytes_max: int = FRAMES_BYTES_MAX) -> None:
         self._clock = clock
-        self._room = Portions(frames_bytes_max)
+        self._room, self._looked_at_room = Portions(frames_bytes_max), Portions(frames_bytes_max)
         self._looks: dict[str, asyncio.TimerHandle] = {}
         """Tenant with a viewer → timer of the end of the last look."""
         self._frames: dict[str, dict[str, WallFrame]] = {}
@@ -148,7 +148,7 @@ class Wall:
         now_ns = self._clock.now_ns()
         for one in [one for one in frames.values() if one.has_left() or now_ns - one.at_ns > SILENT_NS]:
             self._forget(tenant, one.stream)
-        self._looked_at[tenant] = dict(frames)
+        self._keep_looked_at(tenant, frames)
         order = sorted(frames.values(), key=lambda one: (one.application or one.pipeline or "", one.name, one.stream))
         return (_shown(one, now_ns) for one in order)
 
@@ -168,7 +168,7 @@ class Wall:
         for stream in list(self._frames.get(tenant, ())):
             self._forget(tenant, stream)
         self._frames.pop(tenant, None)
-        self._looked_at.pop(tenant, None)
+        self._keep_looked_at(tenant, {})
 
     def _show(self, tenant: str, frame: WallFrame) -> None:
         """Replace the last frame of the stream. A frame that finds no room loses its picture and answer."""
@@ -181,6 +181,16 @@ class Wall:
         if frame.bytes > self._room.limit or not self._room.take(tenant, frame.bytes):
             frame = replace(frame, picture=b"", answer=b"")
         frames[frame.stream] = frame
+
+    def _keep_looked_at(self, tenant: str, frames: Mapping[str, WallFrame]) -> None:
+        """Keep these in place of those that the tenant's look before has shown, as far as there is room."""
+        room = self._looked_at_room
+        if held := room.held(tenant):
+            room.give(tenant, held)
+        kept = {stream: one for stream, one in frames.items() if one.bytes and room.take(tenant, one.bytes)}
+        self._looked_at[tenant] = kept
+        if not kept:
+            del self._looked_at[tenant]
 
     def _forget(self, tenant: str, stream: str) -> None:
         frame = self._frames[tenant].pop(stream)

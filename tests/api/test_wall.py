@@ -140,6 +140,32 @@ async def test_pictures_of_all_tenants_stay_within_the_bound_of_bytes() -> None:
 
 
 @story
+async def test_pictures_that_looks_have_shown_stay_within_as_many_bytes_again() -> None:
+    """Tenants that look one after the other, each at a large frame that a small one follows."""
+    clock = LoopClock()
+    shown = Wall(clock, frames_bytes_max=8_000)
+    tenants, numbers = [f"tenant-{at}" for at in range(5)], []
+    for tenant in tenants:
+        names(shown, tenant)
+        frame(shown, "a", JPEG + bytes(6_997), b"", tenant)
+        numbers += [json.loads(one)["number"] for one in shown.look(tenant)]
+        await at_ms(clock.now_ns(), 1, clock.now_ns)
+        frame(shown, "a", JPEG, b"", tenant)
+    kept = [len(shown.picture(*looked_at)) for looked_at in zip(tenants, "aaaaa", numbers, strict=True)]
+    assert sum(kept) == 7_000
+    for tenant in tenants:
+        assert shown.picture(tenant, "a") == JPEG
+        shown.leave(tenant)
+    names(shown)
+    frame(shown, "a", JPEG + bytes(6_997), b"")
+    (looked_at,) = [json.loads(one) for one in shown.look(TENANT)]
+    await at_ms(clock.now_ns(), 1, clock.now_ns)
+    frame(shown, "a")
+    assert len(shown.picture(TENANT, "a", looked_at["number"])) == 7_000
+    shown.leave(TENANT)
+
+
+@story
 async def test_streams_beyond_the_bound_and_long_answers_are_left_out() -> None:
     shown = Wall(LoopClock())
     names(shown)
