@@ -122,29 +122,6 @@ def test_overview_shows_equal_events_once_with_their_number_and_severity(tab: Ta
         assert (rows.count(), rows.locator(".badge").all_inner_texts()) == (2, ["error"])
 
 
-def test_overview_tells_conditions_apart_by_their_sentence(tab: Tab, box: Box) -> None:
-    """Two that began one after the other: neither hides that the other is an error."""
-
-    def began(id: int, condition: str, severity: str, text: str) -> str:
-        facts = {"condition": condition, "severity": severity, "subject": "application", "name": "door", "text": text}
-        told = {"id": id, "at": f"2026-05-01T13:01:{id:02}+00:00", "event": "condition began", "tenant": None}
-        told |= {"severity": "error" if severity == "bad" else "warning", "facts": facts}
-        return f"id: {id}\nevent: condition began\ndata: {json.dumps(told)}\n\n"
-
-    texts = ["Application default/door does not keep its SLO.", "Notifications to pager do not arrive."]
-    bodies = [began(1, "application-late", "bad", texts[0]) + began(2, "receiver-failing", "warn", texts[1])]
-    with tab(key=None, zone="UTC") as page:
-        page.route(
-            "**/v1/events*",
-            lambda route: route.fulfill(content_type="text/event-stream", body=bodies.pop() if bodies else ": \n\n"),
-        )
-        sign_in(page, box.server.admin_key)
-        rows = page.locator("ul.log li")
-        rows.first.wait_for()
-        said = [" ".join(row.split()) for row in rows.all_inner_texts()]
-        assert said == [f"13:01:02 warning condition began {texts[1]}", f"13:01:01 error condition began {texts[0]}"]
-
-
 def test_overview_and_memory_page_show_one_account_of_memory(tab: Tab, box: Box) -> None:
     """Guards beside the models have a name and a part on both; a variant that is in memory is never called absent."""
 
