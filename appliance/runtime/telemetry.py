@@ -215,8 +215,8 @@ class Telemetry:
         """Count a request of (application, variant, tenant) that was answered at `at_ns`; `parts_ns` are queue, load
         and compute of all its runs; `items`, `run_items` and `run_ns` (None: as in `parts_ns`) are of the last run.
 
-        `slo_kept`: whether that was within the application's SLO; None where it has none. Returns whether it is a
-        sample of the requests like it.
+        `slo_kept`: whether that was within the application's SLO; None where it has none, or `promise_ended` tells it.
+        Returns whether it is a sample of the requests like it.
         """
         statistics = self._statistics(key)
         statistics.outcomes["done"] = done = statistics.outcomes.get("done", 0) + 1
@@ -257,6 +257,10 @@ class Telemetry:
             count = known.setdefault((one.number, one.group, one.kind), [0, 0])
             count[0] += 1
             count[1] += one.took_ns
+
+    def promise_ended(self, key: tuple[str, str, str], end: PromiseEnd) -> None:
+        """Count what became of an SLO for one that is `done`, once its answer is written."""
+        self._statistics(key).promised.count(end)
 
     def late(self, key: tuple[str, str, str]) -> None:
         """One that is `done` was so after its deadline."""

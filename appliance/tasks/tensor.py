@@ -99,7 +99,10 @@ def _read(scanned: ScannedJson) -> dict[str, Any]:
 
 
 def _no_json(error: Exception) -> BadMedia:
-    return BadMedia(reason=f"the JSON is not valid: {error}")
+    return BadMedia(
+        reason=f"the application takes tensors, as JSON or .npz, and the JSON is not valid: {error}. "
+        "To send pictures, sounds or texts, import the model with their task (--task)"
+    )
 
 
 def _inputs(message: Any) -> dict[str, Any]:

@@ -65,7 +65,7 @@ def test_pipeline_page_defines_draws_and_tries_a_pipeline(tab: Tab, box: Box, pa
         page.get_by_role("button", name="Define", exact=True).click()
         page.get_by_role("heading", name=f"first-{shape}", level=1).wait_for()
         page.get_by_text("No frame was answered yet.").wait_for()
-        page.get_by_text("Nobody has joined, and no frames come").wait_for()
+        page.get_by_text("No client has joined and no frames come").wait_for()
         assert page.get_by_text("keeps the SLO", exact=True).count() == 0
         page.get_by_label("Picture, sound, text or tensors").set_input_files(pages.evaluation / truth["file"])
         page.get_by_text("in time", exact=True).first.wait_for()

@@ -65,7 +65,9 @@ def test_pages_have_heading_menu_link_and_no_accessibility_faults(tab: Tab, box:
         ):
             if shape == "phone":
                 page.get_by_role("button", name="Menu").click()
-            page.get_by_role("navigation").get_by_role("link", name=name, exact=True).click()
+            link = page.get_by_role("navigation").get_by_role("link", name=name, exact=True)
+            assert link.locator("path").get_attribute("d"), f"{name} has no icon"
+            link.click()
             page.get_by_role("heading", name=name, level=1, exact=True).wait_for()
     assert {path: said for path, said in found.items() if said} == {}
 

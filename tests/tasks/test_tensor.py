@@ -91,6 +91,12 @@ def test_tensor_body_neither_json_nor_npz_is_refused(body: bytes) -> None:
         decode(body)
 
 
+def test_picture_for_an_application_of_tensors_is_refused_with_what_it_takes() -> None:
+    """As after an import that did not name the task."""
+    with pytest.raises(BadMedia, match=r"takes tensors, as JSON or \.npz.*import the model with their task"):
+        decode(b"\x89PNG\r\n\x1a\n")
+
+
 def entry(name: str, data: bytes, how: int = zipfile.ZIP_DEFLATED) -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", how) as archive:

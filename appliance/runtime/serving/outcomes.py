@@ -90,7 +90,7 @@ class Outcomes:
             warm=warm,
             parts_ns=(spent.queue_ns, spent.load_ns + spent.wake_ns, spent.compute_ns),
             at_ns=end_ns,
-            slo_kept=kept,
+            slo_kept=None if request.is_read else kept,
             run_ns=run_ns,
             **counted,
         )
@@ -106,6 +106,18 @@ class Outcomes:
             or (request.variant is None and servable is not entry.order[0])
         ):
             self._note(notable, request, entry, servable, spent, end_ns, is_late=is_late or kept is False, warm=warm)
+
+    def written(self, request: Request, entry: Entry, variant: str, late: DeadlineExceeded | None = None) -> None:
+        """Count whether the answer that a task has made of a run's outputs was there within the application's SLO;
+        `late`: it was given up at its deadline.
+        """
+        slo_ms = entry.application.latency_slo_ms
+        if slo_ms is None:
+            return
+        is_kept = self._clock.now_ns() - request.arrival_ns <= slo_ms * NS_PER_MS
+        end = (PromiseEnd.KEPT if is_kept else PromiseEnd.LATE) if late is None else _broken_slo(request, slo_ms, late)
+        if end is not None:
+            self._telemetry.promise_ended((request.application_id, variant, request.tenant), end)
 
     def _note(
         self,

@@ -342,11 +342,14 @@ class Predictor:
         try:
             answer = await self._timed(run, "encode", encode)
         except DeadlineExceeded:
-            raise DeadlineExceeded(
+            late = DeadlineExceeded(
                 waited_ms=(self._clock.now_ns() - run.call.arrival_ns) / NS_PER_MS,
                 decoded_ms=run.timings.decode / NS_PER_MS,
                 ran_ms=run.timings.compute / NS_PER_MS,
-            ) from None
+            )
+            self._engine.outcomes.written(_request(run, {}), run.entry, run.variant, late)
+            raise late from None
+        self._engine.outcomes.written(_request(run, {}), run.entry, run.variant)
         if run.entry.trials and run.call.sequence_id is None:
             self._offer(run, media, answer.body)
         return answer

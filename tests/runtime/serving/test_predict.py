@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,25 @@ async def test_predict_deadline_holds_over_all_stages() -> None:
             assert late.value.ran_ms == (10.0 if timeout_ms == 15.0 else None)
             assert bench.clock.now_ns() - start_ns <= timeout_ms * 1e6
             assert len(bench.processor.ran) == runs
+
+
+@story
+async def test_answer_that_is_written_after_the_slo_does_not_count_as_kept() -> None:
+    """The run ends after 13 ms, and the answer is written after 16: an SLO between them is not kept. A caller in more
+    haste than the SLO breaks none.
+    """
+    async with at_work(EngineBench()) as bench:
+        desk = _Desk(bench)
+        for name, slo_ms, timeout_ms, kept_late in (
+            ("a", 15, None, (0, 1)),
+            ("b", 17, None, (1, 0)),
+            ("c", 17, 15, (0, 0)),
+        ):
+            application = bench.add({"v": Cost(load_ms=0, run_ms=10)}, name=name, slo_ms=slo_ms)
+            with suppress(DeadlineExceeded):
+                await desk.ask(application, [1], timeout_ms)
+            promised = bench.telemetry.of_application(application.id)["v"].promised
+            assert (promised.kept, promised.late) == kept_late, name
 
 
 @story
