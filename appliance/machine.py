@@ -334,7 +334,7 @@ def _rest_s(core: RuntimeParts, clock: Clock, handle: Any, begun_ns: int) -> flo
     def is_of(held: Any) -> bool:
         return isinstance(held, OnKind) and held.has(handle)
 
-    return core.queue.under_way.rest_ns(is_of, begun_ns, clock.now_ns()) / NS_PER_S
+    return core.queue.rest_ns(is_of, begun_ns, clock.now_ns()) / NS_PER_S
 
 
 def measured_watts(sensed: Sensed, device: str) -> float | None:

@@ -18,7 +18,7 @@ from appliance.api.http.problems import problem_response
 from appliance.clock import NS_PER_S, Clock
 from appliance.domain.errors import ApplianceError, ResultNotKept, ShuttingDown, TooManyDeferred, UnknownRequest
 from appliance.domain.request import DeferredState, Request
-from appliance.runtime.serving.portions import Portions
+from appliance.runtime.engine.portions import Portions
 
 KEPT_S = 60
 """A request is forgotten so long after its end."""

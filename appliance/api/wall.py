@@ -13,7 +13,7 @@ from appliance.clock import NS_PER_MS, NS_PER_S, NS_PER_US, Clock
 from appliance.domain.catalogue import DEFAULT_TENANT, WallViewers
 from appliance.domain.session import DropCause, FrameEnd
 from appliance.domain.states import SessionState
-from appliance.runtime.serving.portions import Portions
+from appliance.runtime.engine.portions import Portions
 from appliance.runtime.sessions.frame import FrameResult
 from appliance.runtime.sessions.live import LiveSession
 from appliance.tasks.pictures import kind_of

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from appliance.domain.catalogue import Evidence
 from appliance.domain.notable import Spent
+from appliance.domain.slots import NO_SLOT, Slot
 
 Tensors = Mapping[str, Any]
 """name → numpy.ndarray."""
@@ -74,10 +75,8 @@ class Request:
     """One of the runs of a call that was admitted as a whole: it takes nothing more of any quota."""
     is_frame: bool = False
     """Of a session: no forecaster learns of it."""
-    is_planned: bool = False
-    """A frame whose plan says when it comes: it is not kept waiting for what other plans have reserved."""
-    batch: int = 0
-    """Those with the same number are planned to run together; 0: it is planned with nobody."""
+    slot: Slot = NO_SLOT
+    """What a plan says about its run."""
     started_ns: int = 0
     """When a processor began with it; 0: it waits."""
     run_rows: int = 0

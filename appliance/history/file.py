@@ -34,7 +34,7 @@ from appliance.history.tallies import (
 )
 from appliance.history.thinning import Points
 from appliance.history.transaction import transaction
-from appliance.runtime.serving.portions import Portions
+from appliance.runtime.engine.portions import Portions
 
 _VERSION = 1
 _PAGE_BYTES = 16_384

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 
 from appliance.domain.spans import Span
 from appliance.history.pieces import DAY_S, MINUTE_S, STEP_S
-from appliance.runtime.serving.portions import Portions
+from appliance.runtime.engine.portions import Portions
 
 Tally = dict[str, Sequence[int]]
 """Name → counts, for example `requests:harbour/door` → kept, late, refused and failed."""

@@ -26,6 +26,7 @@ from appliance.policies.residency.base import EvictionPolicy
 from appliance.policies.selection.base import SelectionInput, SelectionPlan, SelectionPolicy
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.decisions.choices import choice
+from appliance.runtime.engine.scheduler import Limits
 from appliance.runtime.memory.loader import Loader
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.memory.planner_processes import PlannerProcesses
@@ -45,6 +46,7 @@ from appliance.runtime.residency.shares import Shares
 from appliance.runtime.servable_factory import ServableFactory
 from appliance.runtime.serving.admission import Admission
 from appliance.runtime.serving.availability import Availability
+from appliance.runtime.serving.by_policy import ByPolicy
 from appliance.runtime.serving.engine import Engine
 from appliance.runtime.serving.placement import Placement
 from appliance.runtime.serving.queue import Queue
@@ -309,10 +311,14 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
     )
     queue = Queue(
         clock,
-        config.queue_len_max,
-        config.queue_total_max,
-        workers=sum(group.workers for group in groups),
-        wait_ns_max=int(config.queue_wait_ms_max * NS_PER_MS),
+        groups,
+        memory.runs,
+        limits=Limits(config.queue_len_max, config.queue_total_max, int(config.queue_wait_ms_max * NS_PER_MS)),
+        placement=None
+        if len(groups) == 1
+        else ByPolicy(groups, policies.dispatch, policies.dispatch_name, policies.fixed, ports.decisions),
+        batching=policies.batching,
+        homes=_homes(groups, policies.fixed),
     )
     sequences = Sequences(clock, config.sequences_max, config.sequence_idle_s)
     refusals = Refusals(
@@ -348,10 +354,6 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
         telemetry=ports.telemetry,
         decisions=ports.decisions,
         trials=TrialSamples(clock, config.samples),
-        batching=policies.batching,
-        dispatch=policies.dispatch,
-        dispatch_name=policies.dispatch_name,
-        fixed=policies.fixed,
         groups=groups,
         inline_ns_max=int(config.quick_us_max * NS_PER_US),
         alone_ns_max=int(config.inline_ms_max * NS_PER_MS),
@@ -376,3 +378,9 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
         availability,
         engine,
     )
+
+
+def _homes(groups: Sequence[RunGroup], fixed: Mapping[str, str]) -> dict[str, int]:
+    """Return the group, by index, that each model is fixed to."""
+    index = {group.name: at for at, group in enumerate(groups)}
+    return {model: index[name] for model, name in fixed.items() if name in index}

@@ -344,7 +344,7 @@ class EngineBench:
         def is_of(held: Any) -> bool:
             return isinstance(held, OnKind) and held.has(handle)
 
-        return self.queue.under_way.rest_ns(is_of, begun_ns, self.clock.now_ns()) / 1e9
+        return self.queue.rest_ns(is_of, begun_ns, self.clock.now_ns()) / 1e9
 
     def _is_throttled(self, group: str) -> bool:
         return group in self.throttled

@@ -70,6 +70,12 @@ FAULTS = [
         "appliance.runtime.memory.room -> appliance.runtime.residency.groups",
     ),
     Fault(
+        "engine",
+        "runtime/engine/work.py",
+        "import appliance.runtime.engine.scheduler",
+        "appliance.runtime.engine.work -> appliance.runtime.engine.scheduler",
+    ),
+    Fault(
         "data-path",
         "runtime/serving/queue.py",
         "import appliance.runtime.serving.engine",

@@ -22,7 +22,7 @@ from appliance.api.http.packed_body import PackedBody, packing_of
 from appliance.api.http.problems import problem_response
 from appliance.api.http.proxies import PREFIX
 from appliance.domain.errors import ApplianceError, BadInput, Busy, TooLarge, WrongKey
-from appliance.runtime.serving.portions import Portions
+from appliance.runtime.engine.portions import Portions
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

@@ -46,8 +46,7 @@ async def infer_frame(
             request.variant = call.variant
         else:  # what memory refuses, and what is shown, is of this one
             frame.runs_on(request.variant)
-        request.is_frame, request.is_planned, request.priority = True, call.is_planned, call.priority
-        request.batch = await call.turn()
+        request.is_frame, request.slot, request.priority = True, call.slot(), call.priority
         try:
             result = await box.engine.infer(request)
         finally:

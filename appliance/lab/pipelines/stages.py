@@ -12,9 +12,9 @@ from appliance.domain.pipeline import Ask, Region, Stage
 from appliance.lab.composition import TENSORS, LabBox
 from appliance.lab.loop import VirtualClock
 from appliance.lab.pipelines.scenes import Scenes, Sight
+from appliance.runtime.engine.portions import Portions
 from appliance.runtime.pipelines.ports import ItemCall, StageAnswer
 from appliance.runtime.pipelines.runner import BoxStages
-from appliance.runtime.serving.portions import Portions
 from appliance.runtime.serving.predict import Predictor, PreparedMedia
 from appliance.tasks.base import Decoded, Media
 

@@ -47,8 +47,7 @@ class ApplicationTarget:
         found: list[Found] = []
 
         async def work(call: FrameCall) -> bytes:
-            batch = await call.turn()
-            result = await self.engine.infer(self._request(call, batch))
+            result = await self.engine.infer(self._request(call))
             found.append(Found(result.variant, result.warm, result.compute_ns))
             call.ran(result.variant)
             return b""
@@ -56,7 +55,7 @@ class ApplicationTarget:
         result = await frame.run(work)
         return result, found[0] if found else None
 
-    def _request(self, call: FrameCall, batch: int) -> Request:
+    def _request(self, call: FrameCall) -> Request:
         return Request(
             self.id,
             self.tenant,
@@ -66,8 +65,7 @@ class ApplicationTarget:
             deadline_ns=call.deadline_ns,
             priority=call.priority,
             is_frame=True,
-            is_planned=call.is_planned,
-            batch=batch,
+            slot=call.slot(),
         )
 
 

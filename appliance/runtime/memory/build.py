@@ -8,8 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from appliance.clock import NS_PER_MS
+from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.domain.states import RESIDENCY_MOVES, ResidencyState, move
+
+RECENT_NS = 60 * NS_PER_S
+"""A run of a guarded build is one of its recent ones for so long."""
 
 
 @dataclass(slots=True)
@@ -94,6 +97,19 @@ class LoadedBuild:
         if self.state is ResidencyState.LOADING:
             return self.promised_bytes is not None
         return self.state is not ResidencyState.ASLEEP and self.bytes > 0
+
+    def ran(self, took_ns: int, at_ns: int, *, fades: bool) -> None:
+        """A run of it has ended. `fades`: short runs let a long one be forgotten; where the caller decides how long a
+        run is, only time does.
+        """
+        recent_ns = self.recent_run_ns
+        if fades:
+            recent_ns = recent_ns * 7 // 8
+        elif at_ns - self.recent_run_at_ns > RECENT_NS:
+            recent_ns = 0
+        if took_ns >= recent_ns:
+            self.recent_run_at_ns = at_ns
+        self.recent_run_ns = max(took_ns, recent_ns)
 
     def to(self, state: ResidencyState) -> None:
         """Move along the table of residency states."""

@@ -69,7 +69,7 @@ def make_planning(ports: PlanningPorts, config: PlanningConfig, pipelines: Mappi
         groups = groups_of(serving, catalogue.servables.kinds, catalogue.servables.away, ports.devices)
         return Machine.made(groups, config.tariff, ports.media_threads)
 
-    actuators = Actuators(catalogue, ports.residency.wish, ports.queue.waits.plan, catalogue.wish_kinds)
+    actuators = Actuators(catalogue, ports.residency.wish, ports.queue.plan_rows, catalogue.wish_kinds)
     environment = PipelineEnvironment(
         clock=ports.clock,
         catalogue=catalogue,

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.domain.errors import ApplianceError
 from appliance.domain.pipeline import Ask, Pipeline, PipelinePlan
+from appliance.domain.slots import PlannedRows
 from appliance.policies.allocation.several import RUNS_FIRST
 from appliance.policies.residency.base import IN_USE, Wish
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.pipelines.accounts import HOST
 from appliance.runtime.pipelines.problem import Machine
 from appliance.runtime.servable import Servable
-from appliance.runtime.serving.waits import PlannedWait
 
 TURNED_OFF = IN_USE - 1
 """Priority of wishes for what no plan has any more."""
@@ -32,7 +32,7 @@ class Actuators:
     catalogue: Catalogue
     wish: Callable[[str, tuple[Wish, ...], str], None]
     """Which variants of an application to bring and to keep."""
-    plan_waits: Callable[[Mapping[str, PlannedWait]], None]
+    plan_waits: Callable[[Mapping[str, PlannedRows]], None]
     """By build: what its runs wait for, in place of what was said before."""
     wish_kinds: Callable[[Mapping[str, str]], None]
     """Content → the kind of processor that it is to serve on, in place of what was said before."""
@@ -67,7 +67,7 @@ class Enacting:
         self._uses: dict[str, dict[str, _Use]] = {}
         """By application and variant."""
         self._told_ns: int | None = None
-        self._waits: dict[str, PlannedWait] = {}
+        self._waits: dict[str, PlannedRows] = {}
         self._kinds: dict[str, str] = {}
 
     def put(self, pipeline: Pipeline, plan: PipelinePlan | None, machine: Machine) -> None:
@@ -137,7 +137,7 @@ class Enacting:
                 waits_ns[build] = min(waits_ns.get(build, wait_ns), wait_ns)
         longest_ns = self._longest_ns()
         waits = {
-            build: PlannedWait(items, waits_ns[build], longest_ns) for build, items in lines.items() if waits_ns[build]
+            build: PlannedRows(items, waits_ns[build], longest_ns) for build, items in lines.items() if waits_ns[build]
         }
         theirs = self._used_by_others(planned)
         kinds = {

@@ -25,11 +25,11 @@ from appliance.domain.errors import (
 from appliance.domain.pipeline import Ask, Region, Stage
 from appliance.domain.pipeline_graph import GIVES, TAKES, Data
 from appliance.runtime.catalogue import Catalogue
+from appliance.runtime.engine.portions import Portions
 from appliance.runtime.pipelines.accounts import HOST
 from appliance.runtime.pipelines.ports import ItemCall, StageAnswer
 from appliance.runtime.ports import MediaRunner
 from appliance.runtime.serving.engine import Engine
-from appliance.runtime.serving.portions import Portions
 from appliance.runtime.serving.predict import Call, Predictor
 from appliance.runtime.serving.sequences import Sequences
 from appliance.tasks.base import Media, Pixels, Target

@@ -16,6 +16,7 @@ from appliance.domain.errors import LoadFailed, OutOfMemory, ProcessorLost
 from appliance.domain.names import part_build_id
 from appliance.domain.parts import Cut
 from appliance.domain.request import Request
+from appliance.domain.states import RequestState
 from appliance.policies.dispatch.base import FOREVER
 from appliance.policies.dispatch.partition import Partition
 from appliance.policies.dispatch.search import search
@@ -138,6 +139,8 @@ class PartsDispatcher:
             raise
         finally:
             self.shared.queue.leave(job)
+            if job.state is not RequestState.RUNNING:
+                job.call = None
             del job  # an error holds this frame, and the answer holds the error
 
     def ended(self, commitment: Commitment, ran: Mapping[int, int], items: int) -> None:

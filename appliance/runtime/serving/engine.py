@@ -9,7 +9,7 @@ answer.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
@@ -17,8 +17,6 @@ from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.catalogue import Application
 from appliance.domain.errors import BadTensor, LimitReached, NoRoomToRun, Overloaded, ProcessorLost, QuotaExceeded
 from appliance.domain.request import RanPart, Request, Result
-from appliance.policies.batching.base import BatchingPolicy
-from appliance.policies.dispatch.base import DispatchPolicy
 from appliance.runtime.catalogue import Catalogue, Entry
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.ports import DecisionSink, Processor, RunGroup
@@ -26,24 +24,18 @@ from appliance.runtime.residency.loop import ResidencyLoop
 from appliance.runtime.servable import Servable
 from appliance.runtime.serving.admission import Admission, Described, check_input
 from appliance.runtime.serving.availability import Availability
-from appliance.runtime.serving.backlog import Announced
-from appliance.runtime.serving.batching import Batching
 from appliance.runtime.serving.dispatcher import Dispatching
 from appliance.runtime.serving.eager import in_task
-from appliance.runtime.serving.gaps import Gaps
 from appliance.runtime.serving.inline_runs import InlineRuns
 from appliance.runtime.serving.job import RunAgain
 from appliance.runtime.serving.outcomes import Outcomes, result_of
 from appliance.runtime.serving.overflow import Overflow
 from appliance.runtime.serving.placement import Placed, Placement
-from appliance.runtime.serving.queue import Queue
+from appliance.runtime.serving.queue import Announced, Queue
 from appliance.runtime.serving.queued_runs import QueuedRuns
-from appliance.runtime.serving.reservations import Reservations
 from appliance.runtime.serving.runs_in_parts import RunsInParts
-from appliance.runtime.serving.scheduler import Scheduler
 from appliance.runtime.serving.sequences import Key, Sequences
 from appliance.runtime.serving.spending import SpendingByTenant
-from appliance.runtime.serving.staging import StagedJob
 from appliance.runtime.serving.trial_samples import TrialSamples
 from appliance.runtime.serving.worker import Worker
 from appliance.runtime.telemetry import Telemetry
@@ -71,15 +63,11 @@ class Engine:
         telemetry: Telemetry,
         decisions: DecisionSink,
         trials: TrialSamples,
-        batching: BatchingPolicy,
-        dispatch: DispatchPolicy,
-        dispatch_name: str,
-        fixed: Mapping[str, str],
         groups: Sequence[RunGroup],
         inline_ns_max: int = 0,
         alone_ns_max: int = 0,
     ) -> None:
-        """`groups`: who takes runs of what `processor` holds; `dispatch` is asked where there are several.
+        """`groups`: who takes runs of what `processor` holds.
 
         Runs expected to take at most `inline_ns_max` take no worker: they are over before a thread would have
         begun. So do runs up to `alone_ns_max` while nobody else is there who would wait.
@@ -91,7 +79,7 @@ class Engine:
         self._availability = availability
         self._placement = placement
         self._memory = memory
-        self._queue = queue
+        self.queue = queue
         self._sequences = sequences
         self.trials = trials
         self.outcomes = Outcomes(clock, catalogue, telemetry, decisions, trials)
@@ -101,33 +89,21 @@ class Engine:
         """Processor time of requests that have no meter of their own."""
         self.on_processors: Callable[[], None] = lambda: None
         """Called when processors have come or gone."""
-        shared = Batching(clock, queue, batching, memory.runs, workers)
         self.workers = [
-            Worker(clock, group, queue, memory.unpin, shared, self.single_calls, index)
+            Worker(clock, group, queue, memory.runs, memory.unpin, self.single_calls, index)
             for index, group in enumerate(groups)
             for _ in range(group.workers)
         ]
         overflow = Overflow(clock, catalogue, memory, groups)
         placement.on_overflow = overflow.bring
-        self._queued = QueuedRuns(clock, catalogue, queue, memory, shared, overflow)
-        self._in_parts = RunsInParts(clock, catalogue, shared, Dispatching(clock, queue, memory, groups))
-        self.reservations = Reservations(clock, queue, len(groups))
-        self._scheduler = None
-        if len(groups) == 1 and groups[0].stage is not None:
-            queue.staged = StagedJob(groups[0].stage, memory.runs, workers, may_share=batching.shares)
-        if len(groups) > 1:
-            self._scheduler = Scheduler(
-                clock, queue, groups, dispatch, dispatch_name, fixed, decisions, self.reservations
-            )
-        else:
-            Gaps(clock, queue, self.reservations)
+        self.queued = QueuedRuns(clock, catalogue, queue, memory, workers, overflow)
+        self._in_parts = RunsInParts(clock, catalogue, self.queued, Dispatching(clock, queue, memory, groups))
         self._inline = InlineRuns(
             clock,
             catalogue,
             queue,
             memory,
             processor,
-            self.reservations,
             self.single_calls,
             inline_ns_max,
             alone_ns_max,
@@ -186,7 +162,7 @@ class Engine:
         entry = self._availability.entry(application.id)
         try:
             self._admission.check(tenant, self._catalogue.tenant(tenant).quota)
-            self._queue.counts.check_room(application.id, tenant)
+            self.queue.check_place(application.id, tenant)
         except LimitReached as error:
             self.outcomes.failed(Request(application.id, tenant, {}, self._clock.now_ns()), entry, error)
             raise
@@ -273,7 +249,7 @@ class Engine:
         times = next((s.times for s in entry.order if s.times is not None), None)
         expected_ns = 0 if times is None else times.usual.likely_ns(now_ns)
         try:
-            return self._queue.announce(request, expected_ns, self._catalogue.weights(application, tenant))
+            return self.queue.announce(request, expected_ns, self._catalogue.weights(application, tenant))
         except Overloaded as error:
             self.outcomes.failed(request, entry, error)
             raise
@@ -305,9 +281,9 @@ class Engine:
 
     def free_workers(self) -> int:
         """Workers that a request would get at once."""
-        if not self._queue.free or len(self.groups) == 1:
-            return self._queue.free
-        return sum(count for at, count in self._queue.idle().items() if self.groups[at].is_serving())
+        if not self.queue.free or len(self.groups) == 1:
+            return self.queue.free
+        return sum(count for at, count in self.queue.idle().items() if self.groups[at].is_serving())
 
     def serving_workers(self) -> int:
         """Workers whose processors take runs now; one where none does, for they come back."""
@@ -320,7 +296,7 @@ class Engine:
 
     def busy_for_ns(self) -> int:
         """For how long every worker is expected to be taken by the run that it has; 0: one is free."""
-        rests_ns = self._queue.under_way.rests_ns()
+        rests_ns = self.queue.rests_ns()
         return 0 if len(rests_ns) < self.serving_workers() else min(rests_ns)
 
     def asked(self) -> tuple[int, int]:
@@ -331,13 +307,13 @@ class Engine:
         """Whether a run holds its worker a minute after it was stopped at its deadline, and after it should have ended:
         that one will never end. Those that take no worker hold the event loop, and nobody asks.
         """
-        return self._queue.under_way.overdue_ns(self._clock.now_ns()) > _STUCK_NS
+        return self.queue.overdue_ns(self._clock.now_ns()) > _STUCK_NS
 
     def status(self) -> dict[str, Any]:
         """For `/v1/system`: what waits and runs."""
         return {
-            "queued": len(self._queue),
-            "queues": self._queue.counts.lengths(),
+            "queued": len(self.queue),
+            "queues": self.queue.lengths(),
             "running": self._availability.running(),
             "workers": [{"busy_ms": w.busy_ns / NS_PER_MS, "runs": w.runs} for w in self.workers],
             "sequences": len(self._sequences),
@@ -346,8 +322,7 @@ class Engine:
 
     def look_again(self) -> None:
         """Processors have come or gone: who waits may have another one now."""
-        if self._scheduler is not None:
-            self._scheduler.assign()
+        self.queue.look()
         self.on_processors()
 
     @asynccontextmanager
@@ -355,10 +330,7 @@ class Engine:
         """Nothing runs on a processor until the end, so that it can be measured, as long as another one runs all that
         it does; else nothing is different: a box with one group of processors does not stop serving.
         """
-        if self._scheduler is None:
-            yield
-            return
-        async with self._scheduler.paused(processor):
+        async with self.queue.paused(processor):
             yield
 
     async def drain(self, seconds: float) -> None:
@@ -369,7 +341,7 @@ class Engine:
             async with asyncio.timeout(seconds):
                 await self._availability.close()
         except TimeoutError:
-            self._queue.refuse_all()
+            self.queue.refuse_all()
 
     # -- the steps of a request ----------------------------------------------------------------------------------------
 
@@ -385,7 +357,7 @@ class Engine:
                 candidates = self._placement.candidates(request, entry)
                 await in_task()
                 if not request.runs_alone:
-                    self._queue.counts.check_room(request.application_id, request.tenant)
+                    self.queue.check_place(request.application_id, request.tenant)
                 try:
                     placed = await self._placement.load(request, entry, candidates)
                 except ProcessorLost:  # while it was loaded
@@ -417,7 +389,7 @@ class Engine:
                 parts: Sequence[RanPart] = ()
                 try:
                     if servable.parts is None:
-                        run, ran_on = await self._queued.run(request, entry, placed, times, items, run_bytes)
+                        run, ran_on = await self.queued.run(request, entry, placed, times, items, run_bytes)
                     else:
                         run, parts = await self._in_parts.run(request, entry, placed, times, items, run_bytes)
                 except RunAgain:
@@ -441,7 +413,7 @@ class Engine:
     async def _infer_stateful(self, request: Request, entry: Entry) -> Result:
         """Feed constants and the sequence's state; without a sequence the model starts from zeros and forgets."""
         await in_task()
-        self._queue.counts.check_room(request.application_id, request.tenant)
+        self.queue.check_place(request.application_id, request.tenant)
         spec = entry.model.task
         if request.sequence_id is None or not spec.state:
             request.inputs = step_inputs(request.inputs, spec, request.inputs, _dtypes(request, entry))

@@ -20,7 +20,6 @@ from appliance.runtime.profiles.times import RunTimes
 from appliance.runtime.serving.outcomes import EndedRun
 from appliance.runtime.serving.placement import Placed
 from appliance.runtime.serving.queue import Queue
-from appliance.runtime.serving.reservations import Reservations
 from appliance.runtime.serving.sole_caller import SoleCaller
 from appliance.runtime.serving.spending import SpendingByTenant
 from appliance.runtime.serving.unplanned import UnplannedRuns
@@ -53,7 +52,6 @@ class InlineRuns:
         queue: Queue,
         memory: MemoryManager,
         processor: Processor,
-        reservations: Reservations,
         single_calls: SpendingByTenant,
         short_ns_max: int,
         alone_ns_max: int,
@@ -66,7 +64,6 @@ class InlineRuns:
         self._queue = queue
         self._memory = memory
         self._processor = processor
-        self._reservations = reservations
         self._single_calls = single_calls
         self.short = Limit(short_ns_max, _OVERRUN * short_ns_max)
         self.alone = Limit(alone_ns_max, _ALONE_OVERRUN * alone_ns_max)
@@ -85,9 +82,10 @@ class InlineRuns:
         """Whether nothing waits or runs, no body is on its way, nobody else has asked of late, and no start that is
         reserved comes before such a run would be over: it would keep the event loop from that.
         """
-        if not self.sole_caller.is_alone(request.source, now_ns) or self._queue.is_expecting:
+        scheduler = self._queue.scheduler
+        if not self.sole_caller.is_alone(request.source, now_ns) or scheduler.is_expecting:
             return False
-        return not (self._reservations and self._reservations.is_due(takes_ns or 0))
+        return not scheduler.lanes.is_due(now_ns + (takes_ns or 0))
 
     def may_run(self, request: Request, placed: Placed, expected_ns: int | None, now_ns: int, limit: Limit) -> bool:
         """Whether to compute a request on this thread, now: where it is expected to take as little as that.
@@ -98,15 +96,16 @@ class InlineRuns:
         servable = placed[0]
         if not servable.is_inline:  # it might stop or end everybody
             return False
-        if self._queue.waits and self._queue.waits.of(placed[1].build_id) is not None:  # its runs are planned together
-            return False
+        scheduler = self._queue.scheduler
+        if scheduler.planned_rows(placed[1].build_id) is not None or scheduler.lanes.is_awaited(request.slot):
+            return False  # its run is planned together with others, or waits for the run before it
         if expected_ns is None or expected_ns > limit.expected_ns or now_ns < placed[1].rests_until_ns:
             return False
         if servable.is_of_free_size:
             bound = servable.bound_of(request.shapes)
             if bound is None or bound.run_ms * NS_PER_MS > limit.expected_ns:
                 return False
-        if len(self._queue) and self._queue.flows.is_behind(request.tenant):
+        if len(self._queue) and self._queue.scheduler.line.is_behind(request.tenant):
             return False
         return request.runs_late or request.deadline_ns is None or now_ns + expected_ns <= request.deadline_ns
 
@@ -140,7 +139,7 @@ class InlineRuns:
         self.rows[kind] += items
         self.busy_ns += took_ns
         (request.meter or self._single_calls.of(request.tenant)).ran(kind, took_ns)
-        if not request.is_planned:
+        if not request.slot.is_planned:
             self.unplanned.ran(took_ns, end_ns)
         build.overruns = build.overruns + 1 if took_ns > limit.overrun_ns else 0
         if build.overruns >= _OVERRUNS_MAX:
@@ -152,7 +151,5 @@ class InlineRuns:
 
     def charge(self, application: Application, tenant: str, took_ns: int, now_ns: int) -> None:
         """Count what took no worker."""
-        flows = self._queue.flows
-        flows.saw(tenant, now_ns)
-        if flows.line.is_busy:  # else it was nobody's turn
-            flows.ran(tenant, application.id, took_ns, self._catalogue.weights(application, tenant))
+        weights = self._catalogue.weights(application, tenant)
+        self._queue.scheduler.charge(tenant, application.id, took_ns, weights, now_ns)

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.errors import DeadlineExceeded, QueueFull
-from appliance.runtime.serving.fairness import FairLine, Flow
-from appliance.runtime.serving.portions import Portions
+from appliance.runtime.engine.fairness import FairLine, Flow
+from appliance.runtime.engine.portions import Portions
 
 LONG_NS = 30 * NS_PER_MS
 """Of processor time; a work that takes more keeps whoever comes meanwhile waiting. A picture of a camera takes a few

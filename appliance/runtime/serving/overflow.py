@@ -121,10 +121,11 @@ class Overflow:
             if (sparing := self._sparing.get(job.build.build_id)) is not None:
                 sparing.in_vain = 0
         until_ns = job.started_ns or now_ns
-        if job.company_by_ns is not None:  # until then it waited for others to share its run, on purpose
-            since_ns = max(since_ns, min(job.company_by_ns, until_ns))
-        if job.behind_ns is not None:  # from then on it would have begun no sooner on any kind
-            until_ns = max(since_ns, min(until_ns, job.behind_ns))
+        call = job.call
+        if call is not None and call.company_by_ns is not None:  # until then it waited for others, on purpose
+            since_ns = max(since_ns, min(call.company_by_ns, until_ns))
+        if call is not None and call.behind_since_ns is not None:  # then it would have begun no sooner on any kind
+            until_ns = max(since_ns, min(until_ns, call.behind_since_ns))
         # Who is kept waiting by a start that is reserved does count: another kind would have begun with it.
         wait_ns = until_ns - since_ns
         for other in servable.overflow:

@@ -158,12 +158,6 @@ class Rest:
             found[kind] = found.get(kind, 0) + self.takes_ns[group][number]
         return found
 
-    def worth(self, group: int) -> float:
-        """Of a nanosecond there, against one where these parts run quickest."""
-        able = [own for own in self.takes_ns.values() if own.keys() >= set(self.next)]
-        least = min(sum(own[number] for number in self.next) for own in able)
-        return least / max(1, self.holds_ns(group))
-
 
 class PartsRun:
     """One request over the parts of its variant; event loop only."""

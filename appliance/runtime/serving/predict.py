@@ -6,7 +6,7 @@ a request that failed can be sent again. `ask` gives the answer as data, for a p
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from appliance.domain.errors import ApplianceError, DeadlineExceeded, LoadFailed
 from appliance.domain.names import kind_of
 from appliance.domain.notable import Spent
 from appliance.domain.request import FrameStanding, Request, Result, RunMeter, Steps, Tensors
+from appliance.domain.slots import NO_SLOT, Slot
 from appliance.policies.limits.requests import is_too_late
 from appliance.runtime.catalogue import Catalogue, Entry
 from appliance.runtime.ports import MediaRunner, TextReader
@@ -65,12 +66,8 @@ class Call:
     """As of a `Request`."""
     is_frame: bool = False
     """As of a `Request`."""
-    is_planned: bool = False
-    """As of a `Request`."""
-    turn: Callable[[], Awaitable[int]] | None = None
-    """Awaited when the media is decoded, before the first run: until the batch begins that it is planned for, whose
-    number it returns.
-    """
+    slot: Callable[[], Slot] | None = None
+    """Asked when the media is decoded, before the first run: what a plan says about it."""
     is_item: bool = False
     """As of a `Request`."""
     beyond_plan: bool | None = None
@@ -415,7 +412,7 @@ class Predictor:
     ) -> tuple[list[dict[str, Any]], Mapping[str, Any]]:
         """Every step through the engine, each with the state that the one before left."""
         outputs: list[dict[str, Any]] = []
-        last = len(decoded.steps) - 1
+        last, slot = len(decoded.steps) - 1, NO_SLOT
         for number, step in enumerate(decoded.steps):
             inputs = step_inputs(step, run.spec, state) if run.spec.state else step
             request = _request(run, inputs)
@@ -424,8 +421,9 @@ class Predictor:
                 request.steps = Steps(number == last, all(one.warm for one in run.results), spent)
             if run.watch is not None and not run.results:
                 run.watch(request)
-            if run.call.turn is not None and not run.results:
-                request.batch = await run.call.turn()
+            if run.call.slot is not None:
+                slot = run.call.slot() if not run.results else Slot(is_planned=slot.is_planned)
+                request.slot = slot
             result = await self._engine.infer(request)
             run.timings.add(result)
             run.results.append(result)
@@ -518,7 +516,6 @@ def _request(run: _Run, inputs: Tensors) -> Request:
         began_cold=run.call.began_cold and not run.results,
         is_admitted=True,
         is_frame=run.call.is_frame,
-        is_planned=run.call.is_planned,
         is_item=run.call.is_item,
         beyond_plan=run.call.beyond_plan,
         frame=run.call.frame,

@@ -1,541 +1,491 @@
-"""Requests that are ready to run and wait for a worker: processor time goes to tenants by weight, inside a tenant to
-applications by weight, and inside an application to the most urgent request. Of a tenant's items of pipelines the one
-goes first that has to begin first, as far as its application has hardly had more than the others.
+"""Hands waiting jobs to workers as the scheduler decides, and tells their callers what becomes of them.
 
-Bounded per application of each tenant, per tenant and in all. Only the event-loop thread touches a queue. Late work is
-dropped here, before it costs a processor anything.
+The scheduler is pure (`engine.scheduler`); this gives it the time, run times and memory, keeps its one timer, and
+begins the runs that it has decided on. Event-loop thread only.
 """
 
 import asyncio
-from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from appliance.clock import NS_PER_MS, NS_PER_S, Clock
-from appliance.domain.errors import Overloaded, ShuttingDown
+from appliance.clock import NS_PER_MS, NS_PER_S, NS_PER_US, Clock
+from appliance.domain.errors import NoRoomToRun, Overloaded, QueueFull, ShuttingDown
 from appliance.domain.request import Request
+from appliance.domain.slots import NO_SLOT, Lane, Member, PlannedBatch, PlannedRows
 from appliance.domain.states import RequestState
-from appliance.policies.limits.requests import AdmissionInput, is_too_late, refused_by
-from appliance.runtime.serving.backlog import LEAST_NS, Announced, Backlog
-from appliance.runtime.serving.fairness import FairLine, Flow
-from appliance.runtime.serving.flows import FOREVER_NS, TenantFlow, TenantFlows, in_turn
-from appliance.runtime.serving.handing_out import HandingOut
-from appliance.runtime.serving.job import LONG_NS, Job, too_late
-from appliance.runtime.serving.looking_again import LookingAgain
+from appliance.policies.batching.base import BatchingPolicy
+from appliance.runtime.engine.placement import Placement
+from appliance.runtime.engine.scheduler import Limits, Scheduler
+from appliance.runtime.engine.work import Call, GroupFacts, Kind, Option, Out, Refusal, RefusedBy, Run, Why
+from appliance.runtime.memory.loader import handles_of
+from appliance.runtime.memory.runs import RunMemory
+from appliance.runtime.ports import RunGroup
+from appliance.runtime.serving.job import Job, RunAgain, shapes_of, too_late
 from appliance.runtime.serving.staging import StagedJob
-from appliance.runtime.serving.under_way import RunsUnderWay
-from appliance.runtime.serving.waiting_counts import WaitingCounts
-from appliance.runtime.serving.waits import PlannedWaits
 
-_HASTE = 0.9
-"""Of the time until its deadline a request may be expected to take: the rest is for the way back, and for what was not
-expected."""
-_LOST = -1000
-"""Priority of items whose frames cannot be in time any more."""
-_LOOKED_AT = 2
-"""Times as many as may share a run are asked whether they can: where most cannot, asking all takes longer than runs."""
+_QUIET_S = 15.0
+"""A processor that is to be measured waits no longer for the end of its runs."""
+_PATIENCE = 4
+"""Times what is expected of a run it may take before it is held to hang: others are at work on the machine, too."""
+Begin = Callable[[Run], None]
+
+
+class _Environment:
+    """What the scheduler asks of jobs and of memory."""
+
+    def __init__(self, memory: RunMemory) -> None:
+        self._memory = memory
+
+    def run_ns(self, option: Option, rows: int, running: int, now_ns: int) -> int | None:
+        job: Job = option.times
+        hoped_ns = job.hoped_on(option.group)
+        return None if hoped_ns is None else hoped_ns(rows, running, now_ns)
+
+    def likely_ns(self, call: Call) -> int:
+        job: Job = call.reference
+        return job.likely_ns
+
+    def has_room(self, option: Option, calls: Sequence[Call]) -> bool:
+        jobs: list[Job] = [call.reference for call in calls]
+        run_bytes = jobs[0].run_bytes if len(jobs) == 1 else jobs[0].servable.run_bytes_of(shapes_of(jobs))
+        try:
+            if run_bytes:
+                self._memory.check(jobs[0].servable.build_id, jobs[0].servable.name, run_bytes)
+        except NoRoomToRun:
+            return False
+        return True
+
+    def may_share(self, mate: Call, call: Call, option: Option) -> bool:
+        return bool(mate.reference.may_run_with(call.reference, option.group))
+
+    def is_there(self, option: Option) -> bool:
+        job: Job = option.times
+        return job.build_on(option.group).handle is not None
+
+
+class Announced:
+    """A run that counts among those that wait, until the end of the `with`."""
+
+    __slots__ = ("_call", "_scheduler")
+
+    def __init__(self, scheduler: Scheduler, call: Call) -> None:
+        self._scheduler, self._call = scheduler, call
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self._scheduler.unannounce(self._call)
 
 
 class Queue:
-    """Who waits for a worker, and who is next. Priorities and short time limits order a tenant's own requests only."""
+    """Jobs that wait for workers."""
 
     def __init__(
-        self, clock: Clock, len_max: int, total_max: int, *, workers: int = 1, wait_ns_max: int = FOREVER_NS
+        self,
+        clock: Clock,
+        groups: Sequence[RunGroup],
+        memory: RunMemory,
+        *,
+        limits: Limits | None = None,
+        placement: Placement | None = None,
+        batching: BatchingPolicy | None = None,
+        homes: Mapping[str, int] | None = None,
     ) -> None:
-        """Nobody waits who is expected to wait longer than `wait_ns_max`."""
+        """`placement`: the policy between groups, where there are several; `homes`: model → the group that it is fixed
+        to. Workers come with `offer`; until then a group has none.
+        """
         self._clock = clock
-        self._wait_ns_max = wait_ns_max
-        self._backlog = Backlog(workers)
-        self.counts = WaitingCounts(len_max, total_max)
-        self.flows = TenantFlows()
-        self._idle: deque[tuple[Callable[[Job], None], int]] = deque()
-        """What an idle worker begins with, and its group of processors."""
-        self.assign: Callable[[Job | None], None] | None = None
-        """Hands jobs out where there are several groups of processors, or starts are reserved, and is told of one that
-        has just come where nothing else is new; None: whoever is idle takes the next in line."""
-        self._handing_out = HandingOut()
-        self._looking_again = LookingAgain(self.hand_out)
+        self._groups = tuple(groups)
+        self._index = {group.name: at for at, group in enumerate(groups)}
+        self._memory = memory
+        self._homes = homes or {}
+        self._offered: list[list[Begin]] = [[] for _ in groups]
+        self._idle: list[list[Begin]] = [[] for _ in groups]
+        self._begins: dict[Run, Begin] = {}
+        """The worker of each run under way."""
+        self.scheduler = Scheduler(
+            [GroupFacts(0) for _ in groups],
+            _Environment(memory),
+            limits=limits or Limits(),
+            placement=placement,
+            batching=batching,
+            workers=sum(group.workers for group in groups),
+        )
         self.staged: StagedJob | None = None
-        """Who begins without a worker having asked; None: nobody ever does."""
-        self.under_way = RunsUnderWay(clock)
-        self.has_groups = False
-        """Whether there are several groups of processors: then it depends on these whether more runs of a build pay at
-        once, which is for `assign` to know."""
-        self.requeues_at_head = True
-        """Where the rest of a network goes of which some has run: before all that has not begun, else to where it would
-        be if none had (Band's EnqueueRemaining)."""
-        self.waits = PlannedWaits(clock, workers)
-        self.waits.on_over = self.hand_out
-        self._sequence = 0
+        if len(groups) == 1 and groups[0].stage is not None:
+            shares = batching is None or batching.shares
+            self.staged = StagedJob(groups[0].stage, memory, groups[0].workers, may_share=shares)
+        self._requeues_at_head = placement is None or placement.requeues_at_head
+        self._timer: asyncio.TimerHandle | None = None
+        self._looks_ns = 0
+        self._pauses = asyncio.Lock()
+        self._paused: int | None = None
+        self._is_quiet = asyncio.Event()
 
     def __len__(self) -> int:
-        return len(self.counts)
+        return len(self.scheduler)
 
-    # -- coming in -----------------------------------------------------------------------------------------------------
+    # -- jobs ----------------------------------------------------------------------------------------------------------
 
     def put(self, job: Job) -> None:
-        """Add a job; an idle worker begins at once. One that was let in before is not refused: it runs anew, or some of
-        its network has run, and then the rest goes first, unless the policy of dispatch has it otherwise.
+        """Add a job; an idle worker begins at once. A job that was let in before is not refused.
 
         Raises: QueueFull, Overloaded.
         """
-        request = job.request
-        is_begun = job.rest is not None and job.rest.is_begun
-        was_let_in = request.runs_alone or is_begun
-        if not was_let_in:
-            self.counts.check_room(request.application_id, request.tenant)
-        tenant = self.flows.of(request.tenant)
-        job.queued_ns = self._clock.now_ns()
-        self.flows.saw(request.tenant, job.queued_ns)
-        if (
-            self._idle
-            and not request.batch
-            and not self.counts
-            and self.assign is None
-            and not self.is_late(job)
-            and not self._is_held(job, tenant)
-            and not self._waits_its_turn(job)
-        ):
-            job.to(RequestState.QUEUED)
-            self._charge(job)  # nobody waits: it needs no place
-            self._idle.popleft()[0](job)
-            return
-        self._sequence += 1
-        deadline = FOREVER_NS if request.deadline_ns is None else request.deadline_ns
-        rank = -FOREVER_NS if is_begun and self.requeues_at_head else -request.priority
-        place = [rank, deadline, self._sequence, job]
-        application = tenant.of(request.application_id)
-        job.waiting_ns = max(LEAST_NS, job.likely_ns)
-        if not (was_let_in or request.is_item):
-            # Items of pipelines go by when they have to begin, which shares do not say, and nobody asks again for one
-            # that is refused: they wait until they can no longer be in time.
-            self._check_wait(request, job.waiting_ns, job.weights, application.ahead_of(place))
+        now_ns = self._clock.now_ns()
+        job.queued_ns = now_ns
+        call = job.call = self._call(job)
+        answer = self.scheduler.put(call, now_ns)
+        if isinstance(answer, Refusal):
+            raise _error(answer, job.request.application_id, self.scheduler)
         job.to(RequestState.QUEUED)
-        job.place = place
-        if request.beyond_plan:
-            self._waits_for_planned(job)  # since now, whenever a worker is free
-        self.counts.add(request)
-        self._backlog.add(request.tenant, request.application_id, job.waiting_ns, job.weights)
-        self.flows.put(tenant, application, place)
-        if request.batch:  # those that it is planned with are put in this very turn of the loop
-            asyncio.get_running_loop().call_soon(self.hand_out)
-        elif self._idle or self.assign is not None or self.waits or request.is_item or application.jobs[0] is place:
-            self.hand_out(job)
-        # else it waits behind others of its application: who is next, and staged, is who it was
+        if answer is not None:
+            self._start(answer)
+        elif self.scheduler.has_idle or call.slot is not NO_SLOT:
+            self.look()
+            return
+        if call.drop_ns is not None:
+            self._look_at(call.drop_ns + NS_PER_US, now_ns)
+        self._stage(now_ns)
 
-    def announce(self, request: Request, work_ns: int, weights: tuple[float, float]) -> Announced:
-        """While its body is read, a request's run counts among those that wait: who comes later is told of it.
+    def _call(self, job: Job) -> Call:
+        request, servable, rest = job.request, job.servable, job.rest
+        likely_ns, is_known = job.likely_ns, job.expected_ns is not None
+        is_planned, together_max = request.slot.is_planned, servable.together_max
+        if len(self._groups) == 1:
+            most = None if is_planned else servable.at_once_max
+            options: tuple[Option, ...] = (Option(0, job.build.build_id, likely_ns, is_known, most, together_max, job),)
+        else:
+            options = tuple(
+                [
+                    Option(
+                        at,
+                        job.build_on(at).build_id,
+                        run_ns,
+                        is_known,
+                        None if is_planned else job.at_once_on(at),
+                        together_max,
+                        job,
+                    )
+                    for at, run_ns in (job.expected_by_group or dict.fromkeys(servable.places, likely_ns)).items()
+                ]
+            )
+        is_begun = rest is not None and rest.is_begun
+        rows = job.items
+        return Call(
+            request.tenant,
+            request.application_id,
+            options,
+            Kind.ITEM if request.is_item else Kind.FRAME if request.is_frame else Kind.PLAIN,
+            request.slot,
+            job.weights,
+            request.drop_ns,
+            request.deadline_ns,
+            request.priority,
+            rows,
+            0 if servable.padding is None else sum(one.size for one in request.inputs.values()) // (rows or 1),
+            servable.variant.name,
+            likely_ns,
+            job.expected_ns or 0,
+            request.frame,
+            request.behind_ns,
+            request.beyond_plan,
+            request.runs_alone,
+            servable.mixes_tenants,
+            rest is not None,
+            request.runs_alone or is_begun,
+            self._homes.get(servable.variant.model_id) if self._homes else None,
+            is_begun and self._requeues_at_head,
+            job,
+        )
+
+    def announce(self, request: Request, work_ns: int, weights: tuple[float, float]) -> "Announced":
+        """Count a run among those that wait while the body of its request is read: until the end of a `with`.
 
         Raises: Overloaded, when it would wait too long.
         """
-        work_ns = max(LEAST_NS, work_ns)
-        self._check_wait(request, work_ns, weights, None)
-        return Announced(self._backlog, request.tenant, request.application_id, work_ns, weights)
+        call = Call(
+            request.tenant, request.application_id, (), weights=weights, drop_ns=request.drop_ns, likely_ns=work_ns
+        )
+        refusal = self.scheduler.announce(call, self._clock.now_ns())
+        if refusal is not None:
+            raise _error(refusal, request.application_id, self.scheduler)
+        return Announced(self.scheduler, call)
+
+    def check_place(self, application_id: str, tenant: str) -> None:
+        """Raises: QueueFull, where too many wait."""
+        refusal = self.scheduler.no_place(tenant, application_id)
+        if refusal is not None:
+            raise _error(refusal, application_id, self.scheduler)
+
+    def leave(self, job: Job) -> None:
+        """The caller of a job that may wait is gone."""
+        if not self.is_running(job) and job.call is not None and job.state is RequestState.QUEUED:
+            self.scheduler.leave(job.call)
+            job.to(RequestState.FAILED)
+            if job.call.slot.lane is not None:
+                self.look()
+
+    def refuse_all(self) -> None:
+        """Tell the callers of all that waits that the box shuts down."""
+        for call in self.scheduler.line.calls():
+            job: Job = call.reference
+            self.leave(job)
+            if not job.answer.done():
+                job.answer.set_exception(ShuttingDown())
+
+    def lengths(self) -> dict[str, int]:
+        """Return how many jobs wait, by application."""
+        found = Counter(call.application for call in self.scheduler.line.calls())
+        return dict(sorted(found.items()))
+
+    def plan(self, lane: Lane, tenant: str, batches: Iterable[PlannedBatch]) -> None:
+        """Replace the planned batches of a lane."""
+        self.scheduler.plan(lane, tenant, batches)
+        self.look()
+
+    def absent(self, member: Member) -> None:
+        """A frame will not come, or is over."""
+        self.scheduler.absent(member)
+        self.look()
+
+    def plan_rows(self, rows: Mapping[str, PlannedRows]) -> None:
+        """Replace what runs of builds wait for, by plans of pipelines."""
+        self.scheduler.plan_rows(rows)
+        self.look()
 
     # -- workers -------------------------------------------------------------------------------------------------------
 
     @property
     def free(self) -> int:
-        """Workers that a job would get at once: those that are idle while nobody waits."""
-        return 0 if self.counts else len(self._idle)
-
-    @property
-    def is_expecting(self) -> bool:
-        """Whether anybody waits for a worker, has one, or is still being read."""
-        return self.flows.line.is_busy or self._backlog.work_ns > 0
-
-    def offer(self, begin: Callable[[Job], None], group: int = 0) -> None:
-        """A worker is free: it begins with the next job, now or when one comes."""
-        self._idle.append((begin, group))
-        self.hand_out()
-
-    def withdraw(self, begin: Callable[[Job], None], group: int = 0) -> None:
-        """The worker is no longer there."""
-        if (begin, group) in self._idle:
-            self._idle.remove((begin, group))
-
-    def hand_out(self, newcomer: Job | None = None) -> None:
-        """Give idle workers what may run. `newcomer`: it has just come, and nothing else is new."""
-        if self.assign is not None:
-            self._unstage()
-            self.assign(newcomer)
-        elif self._handing_out.all(self._take_for_idle, self._begin_on_idle):
-            self.stage()
-        if self._idle and self.counts and not self.has_groups:  # each may wait for a run, or leave a worker to others
-            now_ns = self._clock.now_ns()
-            self._looking_again.after(job.frees_in_ns(now_ns) for job in self.under_way)
-
-    def _take_for_idle(self) -> Job | None:
-        return self.take() if self._idle else None
-
-    def _begin_on_idle(self, job: Job) -> None:
-        self._idle.popleft()[0](job)
-
-    def take(self) -> Job | None:
-        """The next job that can still be in time and whose caller still waits; None when there is none that may run
-        now. `ended` must follow, also where its run never began.
-        """
-        self._unstage()
-        job = self._next()
-        if job is None:
-            return None
-        # And none of those may run: whoever is before it in line keeps that.
-        if job.request.beyond_plan and self._waits_for_planned(job):
-            self.under_way.begin(job)
-            self.flows.overtake(job)
-        else:
-            self._charge(job)
-        self._remove(job)
-        return job
+        """Workers that a job would get at once: those that are idle while nothing waits."""
+        return 0 if len(self.scheduler) else sum(map(len, self._idle))
 
     def idle(self) -> Counter[int]:
-        """Idle workers, by group of processors."""
-        return Counter(group for _, group in self._idle)
+        """Return the idle workers by group."""
+        return Counter({at: len(own) for at, own in enumerate(self._idle) if own})
 
-    def turns(self, most: int) -> Iterator[list[Job]]:
-        """Who may run now where a worker is idle: of the tenant whose turn it is the jobs of its highest priority, at
-        most so many, then the others of it, then those of the next tenant. Late and abandoned ones leave.
+    def offer(self, begin: Begin, group: int = 0) -> None:
+        """Add a worker: it begins with the next run."""
+        self._offered[group].append(begin)
+        self._idle[group].append(begin)
+        self._tell_facts()
+        self.look()
 
-        Applications of a tenant that have had more than `LONG_NS` of processor time beyond the others come after,
-        whatever their priorities: who may call one of them does not keep the others from being served. Last come those
-        that are beyond what a plan counts on, where others wait with what is within.
-        """
+    def withdraw(self, begin: Begin, group: int = 0) -> None:
+        """Take a worker out."""
+        self._offered[group].remove(begin)
+        if begin in self._idle[group]:
+            self._idle[group].remove(begin)
+        self._tell_facts()
+
+    def ended(self, run: Run, now_ns: int, following: Run | None = None) -> None:
+        """The run of a worker has ended; `look` follows. `following`: the worker goes on with it."""
+        self.scheduler.end(run, now_ns)
+        begin = self._begins.pop(run)
+        if following is not None:
+            self._begins[following] = begin
+        elif begin in self._offered[run.group]:
+            self._idle[run.group].append(begin)
+        if len(self._groups) == 1:
+            return
+        if self._paused is not None and not any(one.group == self._paused for one in self.scheduler.runs):
+            self._is_quiet.set()
+
+    def go_on(self) -> None:
+        """Begin what may begin now that a worker is free."""
+        if len(self.scheduler) or self.scheduler.lanes.has_reserved:
+            self.look()
+
+    def look(self) -> None:
+        """Begin and end what the scheduler decides."""
+        if len(self._groups) > 1:
+            self._tell_facts()
+        self._unstage()
         now_ns = self._clock.now_ns()
-        behind: list[list[Job]] = []
-        for tenant in sorted(self.flows.waiting(), key=in_turn):
-            found: list[tuple[float, Job]] = []
-            applications = [one for one in tenant.applications.values() if one.entry is not None]
-            each = max(2, most // max(1, len(applications)))
-            for application in sorted(applications, key=in_turn)[:most]:
-                start = tenant.line.start_of(application)
-                beyond = []
-                for job in application.first(each):  # of all that wait this is asked before every run
-                    if self._has_left(job, now_ns) or self._is_held(job, tenant) or self._waits_its_turn(job):
-                        continue
-                    if job.request.beyond_plan and self._waits_for_planned(job):
-                        beyond.append(job)
-                    else:
-                        found.append((start, job))
-                behind.append(beyond)
-            least = min((start for start, _ in found), default=0.0)
-            turns: dict[tuple[bool, int], list[Job]] = {}
-            for start, job in found:
-                turns.setdefault((start - least > LONG_NS, -job.request.priority), []).append(job)
-            for _turn, jobs in sorted(turns.items()):
-                yield jobs
-        yield from filter(None, behind)
+        decision = self.scheduler.decide(now_ns)
+        for out in decision.outs:
+            self._out(out, now_ns)
+        for run in decision.starts:
+            self._start(run)
+        if decision.next_look_ns is not None:
+            self._look_at(decision.next_look_ns, now_ns)
+        self._stage(now_ns)
 
-    def may_begin(self, job: Job) -> bool:
-        """Whether a job that waits may begin where a worker is idle; a late or abandoned one leaves."""
-        return job.place is not None and self._is_ready(job, self.flows.by_name[job.request.tenant])
+    # -- staged: a run begins on the thread that ends another one ------------------------------------------------------
 
-    def give(self, job: Job, group: int) -> None:
-        """A waiting job begins on an idle worker of a group."""
-        at = next(index for index, (_begin, own) in enumerate(self._idle) if own == group)
-        begin, _ = self._idle[at]
-        del self._idle[at]
-        self.under_way.begin(job)
-        self.flows.overtake(job)
-        self._remove(job)
-        begin(job)
+    def _stage(self, now_ns: int) -> None:
+        """Have the call that would begin next begin as soon as a run has ended."""
+        staged = self.staged
+        if staged is None or staged.begun is not None or self.scheduler.has_idle:
+            return
+        call = self.scheduler.next_alone(now_ns)
+        job: Job | None = None if call is None else call.reference
+        if job is not staged.job and self._unstage() and call is not None and job is not None:
+            staged.put(job, self.scheduler.waiting_beside(call))
 
-    def mates(self, job: Job, most: int) -> list[Job]:
-        """Who waits and may share the run of a job that was taken, at most so many: its own tenant's in their order,
-        then, where the network may be trusted with that, those of others who call the same application, who was before
-        others in line first.
-        """
-        request = job.request
-        own = self.flows.by_name[request.tenant]
-        others: list[TenantFlow] = []
-        if job.servable.mixes_tenants:
-            others = [tenant for tenant in self.flows.waiting() if tenant is not own]
-        found: list[Job] = []
-        left = _LOOKED_AT * most
-        for tenant in (own, *sorted(others, key=self.flows.line.start_of)):
-            application = tenant.applications.get(request.application_id)
-            for mate in () if application is None else application.in_order():
-                if self._may_join(mate, job):
-                    found.append(mate)
-                left -= 1
-                if len(found) == most or not left:
-                    return found
-        return found
-
-    def shared_ns_max(self, job: Job) -> int | None:
-        """How long the run of a job that was taken may become by others' rows; None: as long as they gain by it.
-
-        As with long runs, the last free worker is not kept from a tenant that was active and has had less; nor from a
-        start that is reserved.
-        """
-        may_wait = not self._idle and self.flows.may_go_before(
-            job.request.tenant, self.flows.line.now, self._clock.now_ns()
-        )
-        bounds = (LONG_NS if may_wait else None, job.gap_ns)
-        return min((bound for bound in bounds if bound is not None), default=None)
-
-    def join(self, mate: Job, charged_ns: int) -> None:
-        """Take a waiting job into the run of another, charged with its part of that."""
-        mate.charged_ns = charged_ns
-        self.flows.join(mate)
-        self._remove(mate)
-
-    def ended(self, job: Job) -> None:
-        """The run of a job that was taken is over: it is charged with what it took."""
-        took_ns = job.took_ns
-        self.under_way.end(job, took_ns)
-        self.flows.end(job, self._clock.now_ns())
-        if took_ns:
-            self._backlog.done(max(LEAST_NS, job.charged_ns), took_ns, job.finished_ns)
-
-    # -- staged: it begins without a worker having asked for it --------------------------------------------------------
+    def _unstage(self) -> bool:
+        """Take the staged job back. False: it has begun, and waits no longer."""
+        staged = self.staged
+        if staged is None or staged.job is None:
+            return True
+        job = staged.job
+        if staged.revoke():
+            return True
+        assert job.call is not None, "it waited"
+        run = staged.following = self.scheduler.begin_alone(job.call, staged.begun_ns)
+        job.begins(run)
+        job.to(RequestState.RUNNING)
+        return False
 
     def is_running(self, job: Job) -> bool:
-        """Whether a processor computes a job, as far as anybody can know."""
-        self._unstage(job)
+        """Return whether a processor computes a job, as far as can be known."""
+        if self.staged is not None and self.staged.job is job:
+            self._unstage()
         return job.state is RequestState.RUNNING
 
-    def begun_after(self, run: asyncio.Future[Any]) -> tuple[Job, asyncio.Future[Any]] | None:
-        """The staged job that has begun where this run has ended, and its run. It needs a worker of its own."""
+    def followed(self, ended: asyncio.Future[Any]) -> tuple[Run, asyncio.Future[Any]] | None:
+        """Return the staged run that has begun where a run has ended, and its future. It needs a worker of its own."""
         staged = self.staged
-        if staged is None or not staged.has_followed(run):
+        if staged is None or not staged.has_followed(ended):
             return None
         self._unstage()
         return staged.take()
 
-    def stage(self) -> None:
-        """Who is next in line begins as soon as one of the runs under way has ended."""
-        staged = self.staged
-        if staged is None or self._idle or self.assign is not None or staged.begun is not None:
-            return
-        if self.under_way.have_parts:  # a worker goes on with the next of its parts
-            self._unstage()
-            return
-        job = self._next()
-        if staged.begun is not None:  # who was staged had begun: late by now, or left by its caller, it was looked at
-            return
-        if job is not staged.job and self._unstage() and job is not None:
-            staged.put(job, self.counts.of(job.request))
+    def _start(self, run: Run) -> None:
+        begin = self._idle[run.group].pop(0)
+        self._begins[run] = begin
+        for call in run.calls:
+            call.reference.begins(run)
+        begin(run)
 
-    def _unstage(self, job: Job | None = None) -> bool:
-        """Nobody is staged any more (`job`: not this one). False: the one who was has begun, and waits no longer."""
-        staged = self.staged
-        if staged is None or staged.job is None or (job is not None and staged.job is not job):
-            return True
-        found = staged.job
-        if staged.revoke():
-            return True
-        self.under_way.begin(found)
-        found.started_ns = found.request.started_ns = staged.begun_ns
-        found.request.run_rows = found.items
-        self.flows.overtake(found)
-        self._remove(found)
-        found.to(RequestState.RUNNING)
-        return False
-
-    # -- going out unserved --------------------------------------------------------------------------------------------
-
-    def expire(self, job: Job) -> None:
-        """The deadline of a job has come: its caller is told, whether it waits or runs."""
+    def _out(self, out: Out, now_ns: int) -> None:
+        job: Job = out.call.reference
+        is_waiting = job.state is RequestState.QUEUED
+        if is_waiting:
+            job.to(RequestState.EXPIRED if out.why in (Why.LATE, Why.EXPIRED) else RequestState.FAILED)
         if job.answer.done():
             return
-        if not self.is_running(job) and job.state is RequestState.QUEUED:
-            self._remove(job)
-            job.to(RequestState.EXPIRED)
-        now_ns = self._clock.now_ns()
-        error = too_late(job.request, job.expected_ns, now_ns)
-        if job.state is RequestState.RUNNING:
-            error.ran_ms = (now_ns - job.started_ns) / NS_PER_MS
-        job.answer.set_exception(error)
-
-    def leave(self, job: Job) -> None:
-        """The caller of a waiting job went away."""
-        if not self.is_running(job) and job.state is RequestState.QUEUED:
-            self._remove(job)
-            job.to(RequestState.FAILED)
-
-    def refuse_all(self) -> None:
-        """Answer whatever waits that the box is shutting down."""
-        self._unstage()
-        for job in list(self.flows.jobs()):
-            self._remove(job)
-            job.to(RequestState.FAILED)
-            if not job.answer.done():
-                job.answer.set_exception(ShuttingDown())
-
-    def is_late(self, job: Job, now_ns: int | None = None) -> bool:
-        """Whether a run that began now would end after the deadline."""
-        deadline_ns = job.request.drop_ns
-        if deadline_ns is None:
-            return False
-        return is_too_late(self._clock.now_ns() if now_ns is None else now_ns, job.expected_ns, deadline_ns)
-
-    # -- inside --------------------------------------------------------------------------------------------------------
-
-    def _next(self) -> Job | None:
-        """The head of the first tenant in line that may run now. Those passed over keep their places. Who is beyond a
-        plan has its turn also where those that are within may not run now: they wait for company.
-        """
-        held: list[tuple[FairLine[Any], Flow, Any]] = []
-        passed: list[tuple[TenantFlow, Any]] = []
-        """Of whom only an application was passed over."""
-        found: Job | None = None
-        behind: Job | None = None
-        while found is None and (tenant := self.flows.line.first()) is not None:
-            job = tenant.head(self._waits_its_turn)
-            if job is None:
-                if tenant.entry is not None and tenant.line.first() is not None:  # its first ones wait for company
-                    held.append((self.flows.line, tenant, tenant.entry[1]))
-                self.flows.line.drop(tenant)
-            elif self._has_left(job, self._clock.now_ns()):
-                continue
-            elif self._is_in_vain(job):
-                self._put_behind(job)
-            elif self._is_held(job, tenant):
-                self._set_aside(self.flows.line, tenant, held)
-            elif job.request.beyond_plan and self._waits_for_planned(job):
-                behind = behind or job
-                self._set_aside(tenant.line, tenant.of(job.request.application_id), held)
-                assert tenant.entry is not None
-                passed.append((tenant, tenant.entry[1]))
-                if not tenant.line.waiting:
-                    self._set_aside(self.flows.line, tenant, held)
-            else:
-                found = job
-        for line, flow, tie in held:
-            line.put(flow, tie)
-        for tenant, tie in passed:  # it left the line if nothing else of it was there to wait
-            if tenant.entry is None and tenant.line.waiting:
-                self.flows.line.put(tenant, tie)
-        return found or behind
-
-    def _is_in_vain(self, job: Job) -> bool:
-        """Whether it is an item of a frame that is lost, since now or before, and has its place by its deadline yet."""
-        request = job.request
-        frame, drop_ns = request.frame, request.drop_ns
-        if frame is None or request.priority <= _LOST:
-            return False
-        if not frame.is_lost and request.behind_ns and drop_ns is not None:
-            frame.is_lost = self._clock.now_ns() + job.likely_ns + request.behind_ns > drop_ns
-        return frame.is_lost
-
-    def _put_behind(self, job: Job) -> None:
-        """Behind those of its tenant that can make their frames be in time: it is answered where a worker is idle."""
-        request = job.request
-        assert job.place is not None, "it waits"
-        _rank, deadline, sequence, _job = job.place
-        self.flows.remove(job)
-        request.priority = _LOST
-        job.place = [-_LOST, deadline, sequence, job]
-        tenant = self.flows.of(request.tenant)
-        self.flows.put(tenant, tenant.of(request.application_id), job.place)
-
-    @staticmethod
-    def _set_aside(line: FairLine[Any], flow: Flow, held: list[tuple[FairLine[Any], Flow, Any]]) -> None:
-        """Take a flow out of its line until who may run now is found."""
-        assert flow.entry is not None
-        held.append((line, flow, flow.entry[1]))
-        line.drop(flow)
-
-    def _waits_for_planned(self, job: Job) -> bool:
-        """Of one that is beyond what the plan of its pipeline counts on: whether another tenant waits with what is
-        within. A crowded scene of one keeps nobody else's frames from being in time. What may not run now keeps no
-        worker idle for all that.
-        """
-        if not self.counts.has_planned_beside(job.request.tenant):
-            return False
-        if job.behind_ns is None:
-            job.behind_ns = self._clock.now_ns()
-        return True
-
-    def _drop(self, job: Job) -> None:
-        """A waiting job would be late if it began now; a staged one may have begun in time."""
-        if not self.is_running(job):
-            self.expire(job)
-
-    def _is_ready(self, job: Job, tenant: TenantFlow) -> bool:
-        """Whether a waiting job may run now; one that never will leaves."""
-        if self._has_left(job, self._clock.now_ns()):
-            return False
-        return not (self._is_held(job, tenant) or self._waits_its_turn(job))
-
-    def _has_left(self, job: Job, now_ns: int) -> bool:
-        """Whether a waiting job will never run: it leaves then."""
-        if job.answer.done():  # the caller went away
-            self.leave(job)
-        elif self.is_late(job, now_ns):
-            self._drop(job)
+        if out.why is Why.REPLACE:
+            job.answer.set_exception(RunAgain())
+        elif out.why is Why.NO_MEMORY:
+            job.answer.set_exception(self._no_room(job))
         else:
-            return False
-        return True
+            error = too_late(job.request, job.expected_ns, now_ns)
+            if not is_waiting:
+                error.ran_ms = (now_ns - job.started_ns) / NS_PER_MS
+            job.answer.set_exception(error)
 
-    def _waits_its_turn(self, job: Job) -> bool:
-        """Whether a job waits for others to share its run, or for another run of its build to end."""
-        return (job.request.is_item and self._awaits(job)) or (not self.has_groups and self.under_way.is_full(job))
+    def _no_room(self, job: Job) -> Exception:
+        try:
+            self._memory.check(job.servable.build_id, job.servable.name, job.run_bytes)
+        except NoRoomToRun as error:
+            return error.with_traceback(None)
+        return RunAgain()  # there is room again
 
-    def _awaits(self, job: Job) -> bool:
-        """Whether an item waits for others to share its run, as a plan has reserved it; nobody else's call waits behind
-        it."""
-        if not self.waits:
-            return False
-        request = job.request
-        return self.counts.are_items(request.tenant, request.application_id) and self.waits.is_held(job, self.mates)
+    def _look_at(self, at_ns: int, now_ns: int) -> None:
+        """Look again at a time, at the latest."""
+        if self._timer is not None:
+            if now_ns < self._looks_ns <= at_ns:
+                return
+            self._timer.cancel()
+        self._looks_ns = at_ns
+        # A nanosecond later: times of the loop are floats, and a timer that comes before its time is set again.
+        self._timer = asyncio.get_running_loop().call_at((at_ns + 1) / NS_PER_S, self._on_timer)
 
-    def _may_join(self, mate: Job, job: Job) -> bool:
-        if mate.answer.done() or self.is_late(mate) or not mate.may_run_with(job):
-            return False
-        return job.request.priority <= _LOST or not self._is_in_vain(mate)
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.look()
 
-    def _charge(self, job: Job) -> None:
-        """The run of a job begins whose turn it is, while no start is reserved."""
-        job.gap_ns = None
-        self.under_way.begin(job)
-        self.flows.begin(job)
+    # -- groups --------------------------------------------------------------------------------------------------------
 
-    def _is_held(self, job: Job, tenant: TenantFlow) -> bool:
-        """Whether a long run leaves the free worker, the only one left of several, to a tenant that was active in the
-        last minute and has had less of its share.
+    def _tell_facts(self) -> None:
+        has_groups = len(self._groups) > 1
+        self.scheduler.facts(
+            [
+                GroupFacts(
+                    len(self._offered[at]),
+                    not has_groups or (group.is_serving() and not (at == self._paused and self._is_spared(at))),
+                    has_groups and group.is_throttled(),
+                )
+                for at, group in enumerate(self._groups)
+            ]
+        )
+
+    def _is_spared(self, at: int) -> bool:
+        """Return whether another group runs all that a group does."""
+        own = self._groups[at].kinds.keys()
+        return any(
+            number != at and group.is_serving() and own <= group.kinds.keys()
+            for number, group in enumerate(self._groups)
+        )
+
+    @asynccontextmanager
+    async def paused(self, processor: str) -> AsyncIterator[None]:
+        """Let nothing run on a processor until the end, so that it can be measured (Band, section 4.3.2): runs under
+        way there are waited for. One at a time, and only as long as another group runs all that it does. A processor
+        without cores of its own computes on those of all groups: the first group leaves them to it.
         """
-        if len(self._idle) != 1 or not self.flows.line.running or job.likely_ns <= LONG_NS:
-            return False
-        start = self.flows.line.start_of(tenant)
-        if start <= self.flows.line.now:
-            return False
-        return self.flows.may_go_before(job.request.tenant, start, self._clock.now_ns())
+        async with self._pauses:
+            at = self._index.get(processor, 0)
+            if len(self._groups) == 1 or not self._is_spared(at):
+                yield
+                return
+            self._paused = at
+            self._is_quiet.clear()
+            if not any(run.group == at for run in self.scheduler.runs):
+                self._is_quiet.set()
+            self.look()
+            try:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_QUIET_S):
+                        await self._is_quiet.wait()
+                yield
+            finally:
+                self._paused = None
+                self.look()
 
-    def _check_wait(
-        self, request: Request, work_ns: int, weights: tuple[float, float], ahead: Callable[[], int] | None
-    ) -> None:
-        """Refuse what would end too late, or wait too long, before it costs anything.
+    # -- runs under way ------------------------------------------------------------------------------------------------
 
-        `ahead` gives the waiting work of its application that goes before it; None: all does. Raises: Overloaded.
+    def rests_ns(self) -> list[int]:
+        """Return for how long each run under way is expected to go on."""
+        return self.scheduler.rests_ns(self._clock.now_ns())
+
+    def rest_ns(self, is_of: Callable[[Any], bool], begun_ns: int, now_ns: int) -> int:
+        """Return how much longer a run may take that a processor began at `begun_ns`, and is one of those under way, by
+        the handle of its build: until it has had `_PATIENCE` times what was expected of it. 0: it has had that. Runs
+        that began later do not count, though they are of the same build.
         """
-        rests_ns = () if self._idle else self.under_way.rests_ns()
-        if not self._backlog.work_ns and not rests_ns:
-            return
-        now_ns = self._clock.now_ns()
-        allowed_ns = self._wait_ns_max + work_ns
-        drop_ns = request.drop_ns
-        if drop_ns is not None:
-            allowed_ns = min(allowed_ns, int((drop_ns - now_ns) * _HASTE))
-        if self._backlog.most_ns(work_ns, rests_ns) <= allowed_ns:
-            return
-        asked = (request.tenant, request.application_id, work_ns, weights)
-        lead_ns = self.flows.start_of(request.tenant) - self.flows.line.now
-        end_ns = self._backlog.end_ns(*asked, lead_ns=lead_ns, rests_ns=rests_ns)
-        if end_ns > allowed_ns and ahead is not None:
-            end_ns = self._backlog.end_ns(*asked, ahead_ns=ahead(), lead_ns=lead_ns, rests_ns=rests_ns)
-        expected_ms, allowed_ms = end_ns / NS_PER_MS, max(0.0, allowed_ns / NS_PER_MS)
-        if refused_by(AdmissionInput(expected_ms=expected_ms, allowed_ms=allowed_ms)) is not None:
-            raise Overloaded(
-                application_id=request.application_id,
-                expected_ms=expected_ms,
-                allowed_ms=allowed_ms,
-                retry_after_s=(end_ns - allowed_ns) / NS_PER_S,
-            )
+        ends = (
+            run.began_ns + _PATIENCE * run.holds_ns
+            for run in self.scheduler.runs
+            if run.began_ns <= begun_ns and any(map(is_of, handles_of(run.calls[0].reference.build.handle)))
+        )
+        return max([0, *(end_ns - now_ns for end_ns in ends)])
 
-    def _remove(self, job: Job) -> None:
-        """Take a waiting job out."""
-        request = job.request
-        self.flows.remove(job)
-        self.counts.remove(request)
-        self._backlog.remove(request.tenant, request.application_id, job.waiting_ns)
+    def overdue_ns(self, now_ns: int) -> int:
+        """Return how long ago the run should have ended that is most behind, by when it was stopped and by what was
+        expected of it. Runs that nothing stops do not count, for what is expected may be wrong, nor runs in guards,
+        which end with their process. 0: none is behind.
+        """
+        most_ns = 0
+        for run in self.scheduler.runs:
+            job: Job = run.calls[0].reference
+            if job.stops_ns is not None and not job.servable.is_guarded:
+                most_ns = max(most_ns, now_ns - max(job.stops_ns, run.began_ns + run.holds_ns))
+        return most_ns
+
+
+def _error(refusal: Refusal, application_id: str, scheduler: Scheduler) -> QueueFull | Overloaded:
+    if refusal.by is RefusedBy.LENGTH:
+        most = scheduler.limits.calls_max
+        return QueueFull(application_id=application_id, queue_len_max=most, waiting=refusal.waiting)
+    return Overloaded(
+        application_id=application_id,
+        expected_ms=refusal.expected_ns / NS_PER_MS,
+        allowed_ms=max(0.0, refusal.allowed_ns / NS_PER_MS),
+        retry_after_s=(refusal.expected_ns - refusal.allowed_ns) / NS_PER_S,
+    )

@@ -12,8 +12,7 @@ from appliance.runtime.catalogue import Catalogue, Entry
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.profiles.times import RunTimes
-from appliance.runtime.serving.batching import Batching
-from appliance.runtime.serving.job import Job, told_late_s
+from appliance.runtime.serving.job import Job
 from appliance.runtime.serving.outcomes import EndedRun
 from appliance.runtime.serving.overflow import Overflow
 from appliance.runtime.serving.placement import Placed
@@ -29,14 +28,14 @@ class QueuedRuns:
         catalogue: Catalogue,
         queue: Queue,
         memory: MemoryManager,
-        batching: Batching,
+        workers: int,
         overflow: Overflow,
     ) -> None:
         self._clock = clock
         self._catalogue = catalogue
         self._queue = queue
         self._memory = memory
-        self._batching = batching
+        self._workers = workers
         self._overflow = overflow
 
     async def run(
@@ -49,9 +48,9 @@ class QueuedRuns:
         """
         servable, build, *_ = placed
         expected_ns: int | None = None
-        at_once_max = None if request.batch or request.is_planned else servable.at_once_max
+        at_once_max = None if request.slot.is_planned else servable.at_once_max
         if times is not None:
-            expected_ns = self._batching.expected_ns(request, times, items, at_once_max)
+            expected_ns = self.expected_ns(request, times, items, at_once_max)
         loop = asyncio.get_running_loop()
         weights = self._catalogue.weights(entry.application, request.tenant)
         answer: asyncio.Future[dict[str, Any]] = loop.create_future()
@@ -69,7 +68,7 @@ class QueuedRuns:
         if servable.places:
             job.times_by_group = found = servable.times_by_place(request.inputs, items)
             job.expected_by_group = {
-                at: self._batching.expected_ns(request, one, items, at_once_max) for at, one in found.items()
+                at: self.expected_ns(request, one, items, at_once_max) for at, one in found.items()
             }
             job.expected_ns = min(job.expected_by_group.values(), default=expected_ns)
         held = [build]
@@ -77,17 +76,11 @@ class QueuedRuns:
             held += self._may_overflow(job, items)
             self._overflow.spare(servable, request)
         since_ns, idle = self._clock.now_ns(), self._queue.idle().keys() if servable.overflow else frozenset()
-        timer: asyncio.TimerHandle | None = None
         try:
             self._queue.put(job)
-            late_s = told_late_s(request)
-            if late_s is not None:
-                timer = loop.call_at(late_s, self._queue.expire, job)
             outputs = await answer
             return (outputs, job.started_ns, job.finished_ns, job.run_items), job.build.build_id
         finally:
-            if timer is not None:
-                timer.cancel()
             if job.state is RequestState.DONE:  # nearly always: neither runs nor waits any more
                 pass
             elif self._queue.is_running(job):  # nobody waits for it: the build stays pinned until the run is over
@@ -99,8 +92,20 @@ class QueuedRuns:
                 self._memory.unpin(each)
             if servable.overflow or self._overflow.is_used:
                 self._overflow.ended(servable, job, since_ns, idle)
+            if not job.is_abandoned:
+                job.call = None  # a circle: it would keep the tensors
             # An error holds this frame, and the answer holds the error: a circle that would keep the tensors.
             del answer, job
+
+    def expected_ns(self, request: Request, times: RunTimes, items: int, at_once_max: int | None = None) -> int:
+        """What a run by itself that began now would take. `at_once_max`: runs of its build that are under way at once
+        at most.
+        """
+        running = min(len(self._queue.scheduler.runs) + 1, at_once_max or self._workers)
+        now_ns, drop_ns = self._clock.now_ns(), request.drop_ns
+        if drop_ns is None:
+            return times.expected_ns(items, running, now_ns)
+        return times.in_time_ns(items, running, now_ns, drop_ns - now_ns)
 
     def _may_overflow(self, job: Job, items: int) -> list[LoadedBuild]:
         """Let a job run on further kinds of processors, too, as far as its build for them is there; returns those,
@@ -114,7 +119,7 @@ class QueuedRuns:
             for at, one in other.times_by_place(job.request.inputs, items).items():
                 if at not in times:
                     times[at], also[at] = one, (other, build)
-                    expected[at] = self._batching.expected_ns(job.request, one, items, other.at_once_max)
+                    expected[at] = self.expected_ns(job.request, one, items, other.at_once_max)
         job.times_by_group, job.expected_by_group, job.also_on = times, expected, also
         job.expected_ns = min(expected.values(), default=job.expected_ns)
         return [build for _, build in others]

@@ -4,26 +4,25 @@ import asyncio
 from functools import partial
 from typing import Any
 
-from appliance.clock import Clock
+from appliance.clock import NS_PER_S, NS_PER_US, Clock
 from appliance.domain.request import RanPart, Request
 from appliance.runtime.catalogue import Catalogue, Entry
 from appliance.runtime.profiles.times import RunTimes
-from appliance.runtime.serving.batching import Batching
 from appliance.runtime.serving.dispatcher import Dispatching, PartsDispatcher
 from appliance.runtime.serving.eager import in_task
-from appliance.runtime.serving.job import told_late_s
 from appliance.runtime.serving.outcomes import EndedRun
 from appliance.runtime.serving.parts import PartsRun
 from appliance.runtime.serving.placement import Placed
+from appliance.runtime.serving.queued_runs import QueuedRuns
 
 
 class RunsInParts:
     """Event-loop thread only."""
 
-    def __init__(self, clock: Clock, catalogue: Catalogue, batching: Batching, dispatching: Dispatching) -> None:
+    def __init__(self, clock: Clock, catalogue: Catalogue, queued: QueuedRuns, dispatching: Dispatching) -> None:
         self._clock = clock
         self._catalogue = catalogue
-        self._batching = batching
+        self._queued = queued
         self._dispatching = dispatching
 
     async def run(
@@ -45,17 +44,18 @@ class RunsInParts:
         """
         servable, build, *_ = placed
         assert servable.parts is not None
-        expected_ns = None if times is None else self._batching.expected_ns(request, times, items)
+        expected_ns = None if times is None else self._queued.expected_ns(request, times, items)
         weights = self._catalogue.weights(entry.application, request.tenant)
         dispatcher = PartsDispatcher(self._dispatching, request, servable, build, expected_ns, run_bytes, weights)
         outputs = request.outputs if request.outputs is not None else [one.name for one in servable.variant.outputs]
         parts = PartsRun(self._clock, servable.parts.cut, request, outputs, items)
         work: asyncio.Task[dict[str, Any]] | None = None
+        told_s = None if request.drop_ns is None else (request.drop_ns + NS_PER_US) / NS_PER_S
         try:
             await in_task()
             work = asyncio.create_task(parts.run(dispatcher))
             work.add_done_callback(partial(_close, dispatcher))
-            async with asyncio.timeout_at(told_late_s(request)):
+            async with asyncio.timeout_at(told_s):
                 answer = await asyncio.shield(work)
         except TimeoutError:
             raise parts.too_late() from None

@@ -13,7 +13,7 @@ from typing import Any
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.errors import DeadlineExceeded, IllegalState, LimitReached
-from appliance.runtime.serving.portions import Portions
+from appliance.runtime.engine.portions import Portions
 
 Key = tuple[str, str, str]
 """(application id, calling tenant, the caller's own name for it)."""

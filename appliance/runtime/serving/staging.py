@@ -7,9 +7,11 @@ staged stays in line: it is taken back when another's turn comes first, and when
 import asyncio
 from typing import Any
 
+from appliance.domain.slots import NO_SLOT
+from appliance.runtime.engine.work import LONG_NS, Run
 from appliance.runtime.memory.runs import RunMemory
 from appliance.runtime.ports import StagedRun, Staging
-from appliance.runtime.serving.job import LONG_NS, Job
+from appliance.runtime.serving.job import Job
 
 
 class StagedJob:
@@ -25,7 +27,9 @@ class StagedJob:
         """It waits in line."""
         self._run: StagedRun | None = None
         self.begun: Job | None = None
-        """It has left the line, and the worker whose run has ended before it has not heard of that yet."""
+        """It has left the line, and the worker whose run has ended before it has not heard of that yet ..."""
+        self.following: Run | None = None
+        """... and its run, as the scheduler has it."""
 
     def put(self, job: Job, waiting: int) -> None:
         """Stage who is next in line, where that does not keep it from a shared run, and others from a short wait.
@@ -65,12 +69,12 @@ class StagedJob:
         """Whether a staged job has begun on the thread that ended this run."""
         return self._run is not None and self._run.after is ended
 
-    def take(self) -> tuple[Job, asyncio.Future[Any]]:
-        """The job that has begun, and its run, for its worker, who counts its memory from here on."""
-        assert self.begun is not None and self._run is not None
-        found = self.begun, self._run.run
+    def take(self) -> tuple[Run, asyncio.Future[Any]]:
+        """Return the run that has begun, and its future, for its worker, which counts its memory from here on."""
+        assert self.begun is not None and self.following is not None and self._run is not None
+        found = self.following, self._run.run
         self._memory.end(self.begun.run_bytes)
-        self.begun = self._run = None
+        self.begun = self.following = self._run = None
         return found
 
 
@@ -80,7 +84,7 @@ def _is_fit(job: Job) -> bool:
     return (
         job.times is not None
         and job.rest is None
-        and not request.batch
+        and request.slot is NO_SLOT
         and not servable.goes_in_steps
         and job.build.handle is not None
         and job.likely_ns <= LONG_NS

@@ -14,9 +14,11 @@ from appliance.domain.errors import ApplianceError, ProcessorLost, RunRefused, R
 from appliance.domain.names import kind_of
 from appliance.domain.request import Tensors
 from appliance.domain.states import RequestState
+from appliance.runtime.engine.work import Run
 from appliance.runtime.memory.build import LoadedBuild
+from appliance.runtime.memory.runs import RunMemory
 from appliance.runtime.ports import RunGroup
-from appliance.runtime.serving.batching import Batch, Batching
+from appliance.runtime.serving.batch import Batch
 from appliance.runtime.serving.job import Job, RunAgain
 from appliance.runtime.serving.queue import Queue
 from appliance.runtime.serving.spending import SpendingByTenant
@@ -32,8 +34,8 @@ class Worker:
         clock: Clock,
         group: RunGroup,
         queue: Queue,
+        memory: RunMemory,
         release: Callable[[LoadedBuild], None],
-        batching: Batching,
         single_calls: SpendingByTenant,
         index: int = 0,
     ) -> None:
@@ -45,11 +47,10 @@ class Worker:
         self._index = index
         self._processor = group.runs
         self._queue = queue
+        self._memory = memory
         self._release = release
-        self._batching = batching
         self._single_calls = single_calls
         self._run: asyncio.Future[Any] | None = None
-        self._is_stopped = False
         self.busy_ns = 0
         self.runs = 0
         self.whole: Counter[str] = Counter()
@@ -69,40 +70,39 @@ class Worker:
         try:
             await asyncio.get_running_loop().create_future()
         finally:
-            self._is_stopped = True
             self._queue.withdraw(self._begin, self._index)
             if self._run is not None:
                 self._run.cancel()
 
-    def _begin(self, job: Job) -> None:
-        """Hand a job to the processor.
+    def _begin(self, run: Run) -> None:
+        """Hand a run to the processor.
 
         No task of the worker's own wakes in between: that would cost every request two turns of the loop.
         """
-        try:
-            if job.build.handle is None:
-                raise RunAgain  # its build went while it waited
-            batch = self._batching.begin(job)
-        except Exception as error:  # RunAgain and NoRoomToRun; whatever else it is, the worker goes on
-            job.to(RequestState.FAILED)
-            job.answer.set_exception(error.with_traceback(None))  # that would hold this frame, and so the job: a circle
-            job.finished_ns = job.started_ns  # it took nothing
-            self._queue.ended(job)
-            self._queue.offer(self._begin, self._index)
-            return
-        now_ns = self._clock.now_ns()
-        rows = sum(batch.counts)
-        for each in batch.jobs:
-            each.to(RequestState.RUNNING)
-            each.started_ns = each.request.started_ns = now_ns
-            each.request.run_rows = rows
-        job.stops_ns = batch.deadline_ns
+        batch = self._noted(run)
         try:
             self._run = asyncio.ensure_future(self._handed_over(batch))
         except Exception as error:  # its inputs are not what they should be: a run that has failed
             self._run = asyncio.get_running_loop().create_future()
             self._run.set_exception(error.with_traceback(None))
         self._run.add_done_callback(partial(self._end, batch))
+
+    def _go_on(self, run: Run, under_way: asyncio.Future[Any]) -> None:
+        """Go on with a run that the processor has begun by itself."""
+        self._run = under_way
+        under_way.add_done_callback(partial(self._end, self._noted(run)))
+
+    def _noted(self, run: Run) -> Batch:
+        """Note that the jobs of a run have begun."""
+        batch = Batch.of(run)
+        self._memory.begin(batch.run_bytes)
+        for job in batch.jobs:
+            if job.state is not RequestState.RUNNING:  # else it was staged
+                job.to(RequestState.RUNNING)
+            job.started_ns = job.request.started_ns = run.began_ns
+            job.request.run_rows = batch.rows
+        batch.jobs[0].stops_ns = batch.deadline_ns
+        return batch
 
     def _handed_over(self, batch: Batch) -> Awaitable[Any]:
         first = batch.jobs[0]
@@ -113,51 +113,63 @@ class Worker:
         inputs = [_inputs(job, batch) for job in batch.jobs]
         if len(inputs) == 1:
             return self._processor.run(handle, inputs[0], request.outputs, deadline_ns=batch.deadline_ns)
-        return self._processor.run_rows(handle, inputs, batch.counts, request.outputs, deadline_ns=batch.deadline_ns)
+        counts = [job.items for job in batch.jobs]
+        return self._processor.run_rows(handle, inputs, counts, request.outputs, deadline_ns=batch.deadline_ns)
 
     def _end(self, batch: Batch, run: asyncio.Future[Any]) -> None:
-        """Settle the answers and take the next; a run's failure is not the worker's."""
+        """Settle the answers and be free for the next run; a run's failure is not the worker's."""
         self._run = None
-        self._batching.end(batch)
-        following = self._queue.begun_after(run)
-        now_ns = self._clock.now_ns() if following is None else following[0].started_ns
-        items = uncounted = sum(batch.counts)
-        took_ns = now_ns - batch.jobs[0].started_ns
+        self._memory.end(batch.run_bytes)
+        following = self._queue.followed(run)
+        first, now_ns = batch.jobs[0], self._clock.now_ns() if following is None else following[0].began_ns
+        uncounted = batch.rows
+        took_ns = now_ns - first.started_ns
         self.busy_ns += took_ns
-        if not batch.jobs[0].request.is_planned:
+        if not first.request.slot.is_planned:
             self.unplanned.ran(took_ns, now_ns)
-        at_once = max(batch.jobs[0].running, self._batching.running + 1)
+        at_once = max(batch.run.running, len(self._queue.scheduler.runs))
         is_shared = len(batch.jobs) > 1
         error = ShuttingDown() if run.cancelled() else run.exception()
-        self.runs += run.result() if batch.jobs[0].rest is not None and error is None else 1
-        self._count(batch.jobs[0], items if error is None else 0)
-        if isinstance(error, ProcessorLost) and (batch.jobs[0].build.handle is None or not self._group.is_serving()):
+        self.runs += run.result() if first.rest is not None and error is None else 1
+        self._count(first, batch.rows if error is None else 0)
+        if isinstance(error, ProcessorLost) and (first.build.handle is None or not self._group.is_serving()):
             error = RunAgain()  # the build went with the processor, or others run it: each job is placed anew
         if batch.shapes is not None and _is_about_inputs(error):
-            batch.jobs[0].note_padded(has_failed=error is not None)
+            first.note_padded(has_failed=error is not None)
+        self._queue.ended(batch.run, now_ns, None if following is None else following[0])
         for place, job in enumerate(batch.jobs):
             job.finished_ns = now_ns
-            self._queue.ended(job)
             self._charge(job, at_once)
             job.to(RequestState.FAILED if error else RequestState.DONE)
-            if job.is_abandoned:
-                self._release(job.build)
-            elif job.answer.done():  # in parts; or cancelled this very moment: the caller, about to wake, unpins
-                pass
-            elif error is None:
+            if job.rest is None:
+                job.build.ran(job.took_ns, now_ns, fades=not job.servable.is_guarded)
+            came = error or (run.result()[place] if is_shared and job.rest is None else run.result())
+            if self._settle(job, batch, came):
                 job.run_items, uncounted = uncounted, 0
-                self._answer(job, batch, run.result()[place] if is_shared else run.result())
-            elif (is_shared or batch.shapes is not None) and not isinstance(error, (ShuttingDown, RunAgain)):
-                job.request.runs_alone = True  # one of them, or the padding, may have spoilt it for all
-                job.answer.set_exception(RunAgain())
-            else:
-                job.answer.set_exception(error)
         if error is None or isinstance(error, RunStopped):
-            batch.jobs[0].learn(items, at_once, is_whole=error is None)
+            first.learn(batch.rows, at_once, batch.run, is_whole=error is None)
+        for job in batch.jobs:
+            if job.is_abandoned or job.rest is not None:  # else its caller does, who has yet to wake
+                job.call = None
         if following is not None:
             self._go_on(*following)
-        elif not self._is_stopped:
-            self._queue.offer(self._begin, self._index)
+        self._queue.go_on()
+
+    def _settle(self, job: Job, batch: Batch, came: Any) -> bool:
+        """Tell the caller of a job what came of its run: outputs, or an error; return whether it has outputs."""
+        if job.is_abandoned:
+            self._release(job.build)
+        elif job.answer.done():  # in parts; or cancelled this very moment: the caller, about to wake, unpins
+            pass
+        elif not isinstance(came, BaseException):
+            self._answer(job, batch, came)
+            return True
+        elif (len(batch.jobs) > 1 or batch.shapes is not None) and not isinstance(came, (ShuttingDown, RunAgain)):
+            job.request.runs_alone = True  # one of them, or the padding, may have spoilt it for all
+            job.answer.set_exception(RunAgain())
+        else:
+            job.answer.set_exception(came)
+        return False
 
     def _charge(self, job: Job, at_once: int) -> None:
         """What it had of its run, to who pays for it: of parts to each kind that they run on, by what they take.
@@ -182,14 +194,6 @@ class Worker:
             kind = kind_of(job.build.build_id)
             self.whole[kind] += 1
             self.rows[kind] += items
-
-    def _go_on(self, job: Job, run: asyncio.Future[Any]) -> None:
-        """With a job that the processor has begun by itself."""
-        batch = self._batching.begin_alone(job)
-        job.stops_ns = batch.deadline_ns
-        self._run = run
-        run.add_done_callback(partial(self._end, batch))
-        self._queue.stage()
 
     def _answer(self, job: Job, batch: Batch, outputs: dict[str, Any]) -> None:
         """What of a run's outputs is the job's."""

@@ -19,7 +19,7 @@ from appliance.policies.sending.sender import BUSY_MAX
 from appliance.runtime.sessions.link import BPS_MAX
 from appliance.runtime.sessions.live import LiveSession
 from appliance.runtime.sessions.sent import BODY_BYTES, QUALITY, usual_bytes
-from appliance.runtime.sessions.worker_queues import PlannedWorker
+from appliance.runtime.sessions.worker_lanes import PlannedWorker
 from appliance.runtime.sessions.zoo import Rung
 
 VALID_NS = 1_500 * NS_PER_MS
@@ -92,16 +92,11 @@ def with_variant(plan: SessionPlan, rung: Rung) -> SessionPlan:
     return replace(plan, variant=rung.name, size=rung.size, accuracy=accuracy_of(rung))
 
 
-def workers_of(plan: AdaptationPlan, members: Sequence[LiveSession], rungs: Mapping[str, Rung]) -> list[PlannedWorker]:
-    """What each worker does, as frames of members wait for it."""
+def workers_of(plan: AdaptationPlan, members: Sequence[LiveSession]) -> list[PlannedWorker]:
+    """Return what each worker does for sessions that are members still."""
     there = {live.id for live in members}
     return [
-        PlannedWorker(
-            worker.worker,
-            {batch: int(ms * NS_PER_MS) for batch, ms in rungs[worker.network].usual_ms.items()},
-            worker.batch,
-            frozenset(there.intersection(worker.clients)),
-        )
+        PlannedWorker(worker.worker, worker.batch, frozenset(there.intersection(worker.clients)))
         for worker in plan.workers
     ]
 

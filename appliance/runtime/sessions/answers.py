@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import replace
 
 from appliance.clock import NS_PER_S
-from appliance.runtime.serving.portions import Portions
+from appliance.runtime.engine.portions import Portions
 from appliance.runtime.sessions.frame import Frame
 
 RESULTS_NS = 2 * NS_PER_S

@@ -10,17 +10,19 @@ from appliance.clock import NS_PER_MS, NS_PER_S, Clock, others_first
 from appliance.domain.errors import FrameDropped, ModelUnavailable, TooManySessions
 from appliance.domain.request import Request
 from appliance.domain.session import DropCause, Offer, Promise, PromiseKind, Session
+from appliance.domain.slots import NO_SLOT, Member, Slot
 from appliance.domain.states import SessionState
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.serving.engine import Engine
 from appliance.runtime.serving.predict import Call, Predictor
-from appliance.runtime.sessions.batches import Batches, Member
+from appliance.runtime.sessions.batches import Batches
 from appliance.runtime.sessions.frame import Frame, FrameResult
 from appliance.runtime.sessions.live import LiveSession
 from appliance.runtime.sessions.offers import offers
 from appliance.runtime.sessions.planning import Planning
 from appliance.runtime.sessions.pools import holds, key_of
 from appliance.runtime.sessions.verdict import Verdict
+from appliance.runtime.sessions.worker_lanes import NO_LANE
 from appliance.tasks.base import Media
 
 DECODED_NS = 10 * NS_PER_S
@@ -160,8 +162,7 @@ class ApplicationService:
             asked.timeout_ms,
             asked.priority,
             is_frame=True,
-            is_planned=asked.is_planned,
-            turn=asked.turn,
+            slot=asked.slot,
             ran=asked.ran,
         )
         learn = self._watch(tenant, application.id)
@@ -178,24 +179,20 @@ class ApplicationService:
             if made:
                 frame.began(made[0])
 
-    async def turn(self, live: LiveSession, frame: Frame) -> int:
+    def slot(self, live: LiveSession, frame: Frame) -> Slot:
         if not frame.is_planned:
             if not self.has_room(live):
                 raise FrameDropped(frame=frame.number, cause=DropCause.OVER_RATE.value)
-            return 0
+            return NO_SLOT
         member = live.id, frame.number
         gates = self.planning.gates_of(live)
         if gates is None:
-            if not self.planning.is_in_memory(live, frame.variant):  # it waits for that, and nobody waits for it
-                return 0
-            return await self.planning.queues.wait(member, frame.deadline_ns)
+            if not self.planning.is_in_memory(live, frame.variant):  # it waits for that, and no lane waits for it
+                return NO_LANE
+            return self.planning.worker_lanes.slot(live.id)
         self._gates[member] = gates
-        number = await gates.wait(member, frame.variant)
         frame.planned_ns = gates.planned_ns(member)
-        return number
-
-    def ran(self, live: LiveSession, frame: Frame) -> None:
-        self.planning.queues.ended((live.id, frame.number))
+        return gates.slot(member, is_planned=True)
 
     def has_room(self, live: LiveSession) -> bool:
         """Whether a worker is free for a run that nobody planned, and is not for a batch that begins before its end."""
@@ -217,7 +214,6 @@ class ApplicationService:
         for gates in (came, planned if planned is not came else None):
             if gates is not None:
                 gates.ended(member)
-        self.planning.queues.ended(member)
         if result.variant and self._is_refused(live, result):
             self.planning.refused(live.session.application_id, result.variant)
             self.replan.set()

@@ -79,7 +79,7 @@ def make_sessions(ports: SessionPorts, limits: Limits) -> Sessions:
             wish=ports.residency.wish,
             weights=weights,
             decode_ms=applications.decode_ms,
-            reservations=ports.engine.reservations,
+            queue=ports.engine.queue,
             busy_for_ns=ports.engine.busy_for_ns,
         )
         return Planning(environment, ports.deciding, ledger, applications.live)

@@ -19,7 +19,7 @@ from appliance.runtime.sessions.pools import Pool, PoolKey, Pools, holds, key_of
 from appliance.runtime.sessions.promised_memory import PromisedMemory
 from appliance.runtime.sessions.shares import Shares
 from appliance.runtime.sessions.verdict import Verdict
-from appliance.runtime.sessions.worker_queues import WorkerQueues
+from appliance.runtime.sessions.worker_lanes import WorkerLanes
 from appliance.runtime.sessions.zoo import Zoo
 from appliance.runtime.sessions.zoos import Zoos
 
@@ -62,9 +62,9 @@ class PlanningContext:
         self.deciding = deciding
         self.ledger = ledger
         self.sessions = sessions
-        self.pools = Pools(environment.clock, environment.reservations)
+        self.pools = Pools(environment.clock, environment.queue)
         self.zoos = Zoos(environment)
-        self.queues = WorkerQueues(environment.clock)
+        self.worker_lanes = WorkerLanes()
         self.shares = Shares(environment.clock, ledger, sessions, environment.weights, self.least)
         self.memory = PromisedMemory(environment, self.pools, self.zoos, self.shares, self.beside)
         self.figures = Figures()
@@ -161,7 +161,7 @@ class PlanningContext:
         """Nobody of it is served any more."""
         self.ledger.remove(pool.key)
         self.memory.changed(pool.key)
-        self.queues.plan(pool.key, ())
+        self.worker_lanes.plan(pool.key, ())
         if self.pools.close(pool):
             self.zoos.forget(pool.key)
 

@@ -8,7 +8,7 @@ from appliance.policies.residency.base import Wish
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.ports import DecisionSink
 from appliance.runtime.servable import Servable
-from appliance.runtime.serving.reservations import Reservations
+from appliance.runtime.serving.queue import Queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ class SessionEnvironment:
     """Of the tenants that want some of the processors now."""
     decode_ms: Callable[[str, str], float]
     """What decoding a frame takes that a tenant's devices send to an application."""
-    reservations: Reservations
-    """Where the starts of planned batches are kept."""
+    queue: Queue
+    """Where planned batches are reserved."""
     busy_for_ns: Callable[[], int]
     """For how long every worker is taken by the run that it has."""
 

@@ -20,6 +20,7 @@ from appliance.domain.errors import (
 )
 from appliance.domain.request import Request
 from appliance.domain.session import DropCause, FrameAck, FrameEnd, FrameHead
+from appliance.domain.slots import Slot
 from appliance.log import get as get_log
 from appliance.tasks.base import Media
 
@@ -41,13 +42,12 @@ class FrameCall:
     """That the plan names; None: the box chooses."""
     is_planned: bool
     """Whether it is within the promised rate."""
-    turn: Callable[[], Awaitable[int]]
-    """Awaited before the run, once its tensors are there: until the batch begins that it is planned for, whose number
-    it returns; 0: it is planned with nobody. Raises FrameDropped for a frame beyond the promised rate without room.
+    slot: Callable[[], Slot]
+    """Returns what its plan says about its run, once its tensors are there. Raises: FrameDropped, for a frame beyond
+    the promised rate without room.
     """
     ran: Callable[[str], None]
-    """Called with the variant that answered when its run is over, though its answer has yet to be written: the next one
-    may begin."""
+    """Called with the variant that answered when its run is over, though its answer has yet to be written."""
 
     @property
     def priority(self) -> int:

@@ -224,7 +224,7 @@ class LatencyPlans:
         pool.plan = plan
         pool.previous = _by_worker(plan, workers, pool.previous)
         pool.prefetch = plan.prefetch
-        context.queues.plan(key, adapting.workers_of(plan, there, zoo.by_name))
+        context.worker_lanes.plan(key, adapting.workers_of(plan, there))
         pool.run_ms_max = max((zoo.by_name[w.network].worst_ms[w.batch] for w in plan.workers), default=0.0)
         planned = adapting.loads_of(plan, there, zoo.by_name, workers)
         least = sum(live.least_load or 0.0 for live in there)

@@ -28,6 +28,7 @@ from appliance.domain.session import (
     Session,
     SessionPlan,
 )
+from appliance.domain.slots import Slot
 from appliance.domain.states import SESSION_MOVES, SessionState, move
 from appliance.policies.limits.requests import is_too_late
 from appliance.runtime.sessions.ageing import Ageing
@@ -65,9 +66,8 @@ RECENT = 16
 """Frames whose arrivals are remembered."""
 
 Predict = Callable[["LiveSession", Frame, Media, str], Awaitable[bytes]]
-Turn = Callable[["LiveSession", Frame], Awaitable[int]]
+SlotOf = Callable[["LiveSession", Frame], Slot]
 HasRoom = Callable[["LiveSession"], bool]
-Ran = Callable[["LiveSession", Frame], None]
 Ended = Callable[["LiveSession", Frame, FrameResult], None]
 Received = Callable[["LiveSession"], None]
 Told = Callable[["LiveSession", Notice], None]
@@ -111,8 +111,7 @@ class LiveSession:
         *,
         credit: int,
         predict: Predict,
-        turn: Turn,
-        on_ran: Ran,
+        slot: SlotOf,
         has_room: HasRoom,
         on_received: Received,
         on_ended: Ended,
@@ -121,12 +120,12 @@ class LiveSession:
         link: LinkEstimate | None = None,
         state: SessionState = SessionState.WAITING,
     ) -> None:
-        """`turn`, `on_ran`: as of a `FrameCall`. `has_room`: whether a processor is free for who is not planned.
+        """`slot`: as of a `FrameCall`. `has_room`: whether a processor is free for who is not planned.
         `on_told`: hears what its device is told.
         """
         self._clock = clock
-        self._predict, self._turn, self._has_room = predict, turn, has_room
-        self._on_received, self._on_ran, self._on_ended, self._on_told = on_received, on_ran, on_ended, on_told
+        self._predict, self._slot, self._has_room = predict, slot, has_room
+        self._on_received, self._on_ended, self._on_told = on_received, on_ended, on_told
         self._credit, self._answers = credit, answers
         self.session, self.state = session, state
         self.reason = ""
@@ -529,17 +528,13 @@ class LiveSession:
             frame.deadline_ns,
             self.variant or None,
             frame.is_planned,
-            partial(self._turn, self, frame),
-            partial(self._ran, frame),
+            partial(self._slot, self, frame),
+            frame.ran,
         )
 
     async def predict(self, frame: Frame, media: Media, request_id: str) -> bytes:
         """The answer of the engine."""
         return await self._predict(self, frame, media, request_id)
-
-    def _ran(self, frame: Frame, variant: str) -> None:
-        frame.ran(variant)
-        self._on_ran(self, frame)
 
     def frame_received(self, frame: Frame, body: bytes) -> float:
         """Its body is complete: the link's estimate learns of it."""

@@ -13,11 +13,12 @@ from types import MappingProxyType
 
 from appliance.clock import NS_PER_MS
 from appliance.domain.session import AccuracyPromise, Reference, SessionPlan
+from appliance.domain.slots import PlannedBatch
 from appliance.domain.states import SessionState
 from appliance.policies.offload.base import Batch, Client, OffloadInput, OffloadPlan, Served, Variant
 from appliance.policies.offload.drop import reference_stride
 from appliance.runtime.sessions.adapting import accuracy_of
-from appliance.runtime.sessions.batches import Batches, PlannedBatch
+from appliance.runtime.sessions.batches import Batches
 from appliance.runtime.sessions.curves import RATE_PRIOR
 from appliance.runtime.sessions.live import LiveSession
 from appliance.runtime.sessions.sent import QUALITY

@@ -23,6 +23,7 @@ from appliance.domain.session import (
     Session,
     SessionPlan,
 )
+from appliance.domain.slots import NO_SLOT, Slot
 from appliance.domain.states import SessionState
 from appliance.policies.sending.pictures import rungs
 from appliance.policies.sending.sender import BUSY_MAX
@@ -243,11 +244,8 @@ class PipelineService:
         frame.at_best = answer.end
         return answer.body
 
-    async def turn(self, live: LiveSession, frame: Frame) -> int:
-        return 0
-
-    def ran(self, live: LiveSession, frame: Frame) -> None:
-        pass
+    def slot(self, live: LiveSession, frame: Frame) -> Slot:
+        return NO_SLOT
 
     def has_room(self, live: LiveSession) -> bool:
         return self._free_workers() > 0

@@ -15,10 +15,11 @@ from appliance.domain.session import Cause, LatencyPromise, PromiseKind
 from appliance.domain.states import SessionState
 from appliance.log import get as get_log
 from appliance.policies.adaptation.going_on import networks_of
+from appliance.runtime.engine.lanes import BatchCounts
 from appliance.runtime.servable import Servable
 from appliance.runtime.sessions.accuracy_plans import HEAVIER_MAX, AccuracyPlans
 from appliance.runtime.sessions.adapting import with_variant
-from appliance.runtime.sessions.batches import BatchCounts, Batches
+from appliance.runtime.sessions.batches import Batches
 from appliance.runtime.sessions.context import PlanningContext
 from appliance.runtime.sessions.deciding import Deciding, DecisionSlow
 from appliance.runtime.sessions.environment import SessionEnvironment
@@ -66,7 +67,7 @@ class Planning:
         while the other kind sold some is asked anew."""
         self.ledger = ledger
         self.zoos = self.context.zoos
-        self.queues = self.context.queues
+        self.worker_lanes = self.context.worker_lanes
         self.figures = self.context.figures
         self.latency = LatencyPlans(self.context)
         self.accuracy = AccuracyPlans(self.context)
@@ -306,7 +307,7 @@ class Planning:
         return is_planned and pool is not None and live.id not in pool.shifts
 
     def gates_of(self, live: LiveSession) -> Batches | None:
-        """Where its frames wait for the others of their batches; None: they wait for nobody."""
+        """Return the batches that its frames are planned in; None: its promise is not of accuracy."""
         pool = self.pools.get(key_of(live, live.lane))
         return None if pool is None or pool.key.kind is not PromiseKind.ACCURACY else pool.gates
 

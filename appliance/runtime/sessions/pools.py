@@ -14,8 +14,9 @@ from appliance.domain.session import AccuracyPromise, LatencyPromise, PromiseKin
 from appliance.domain.states import SessionState
 from appliance.policies.adaptation.base import AdaptationPlan
 from appliance.policies.offload.base import Batch
-from appliance.runtime.serving.reservations import Reservations
-from appliance.runtime.sessions.batches import BatchCounts, Batches
+from appliance.runtime.engine.lanes import BatchCounts
+from appliance.runtime.serving.queue import Queue
+from appliance.runtime.sessions.batches import Batches
 from appliance.runtime.sessions.changes import Changes
 from appliance.runtime.sessions.deciding import RECENT
 from appliance.runtime.sessions.live import LiveSession
@@ -146,9 +147,9 @@ class Members:
 class Pools:
     """Those there are, with their sessions. Event-loop thread only."""
 
-    def __init__(self, clock: Clock, reservations: Reservations) -> None:
+    def __init__(self, clock: Clock, queue: Queue) -> None:
         self._clock = clock
-        self._reservations = reservations
+        self._queue = queue
         self._pools: dict[PoolKey, Pool] = {}
         self._gone = BatchCounts()
         """Of pools that are no more."""
@@ -168,7 +169,7 @@ class Pools:
         """Made where there is none."""
         pool = self._pools.get(key)
         if pool is None:
-            gates = Batches(self._clock, key.tenant, self._reservations)
+            gates = Batches(self._clock, self._queue, key, key.tenant)
             pool = self._pools[key] = Pool(key, max(0, self._clock.now_ns() - BEFORE_NS), gates)
         return pool
 
@@ -197,7 +198,7 @@ class Pools:
         pool.paces, pool.enough = {}, frozenset()
         if any(True for _ in self.members.of(pool.key)):
             return False
-        self._gone = _sum([self._gone, pool.gates.counts])
+        self._gone = _sum([self._gone, self._queue.scheduler.lanes.forget(pool.key)])
         self._pools.pop(pool.key, None)
         return True
 

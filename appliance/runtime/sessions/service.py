@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from appliance.domain.session import Offer, Promise, PromiseKind, Session
+from appliance.domain.slots import Slot
 from appliance.runtime.sessions.frame import Frame, FrameResult
 from appliance.runtime.sessions.live import LiveSession
 from appliance.runtime.sessions.verdict import Verdict
@@ -65,11 +66,7 @@ class Service(Protocol):
         """The answer of a frame. Raises: what the engine raises; FrameDropped."""
         ...
 
-    async def turn(self, live: LiveSession, frame: Frame) -> int:
-        """As of a `FrameCall`."""
-        ...
-
-    def ran(self, live: LiveSession, frame: Frame) -> None:
+    def slot(self, live: LiveSession, frame: Frame) -> Slot:
         """As of a `FrameCall`."""
         ...
 

@@ -17,9 +17,9 @@ from appliance.domain.session import DeviceReport, DropCause, FrameHead, Notice,
 from appliance.domain.states import SessionState
 from appliance.log import get as get_log
 from appliance.runtime.decisions.sessions import frame_drop
+from appliance.runtime.engine.portions import Portions
 from appliance.runtime.ports import DecisionSink
 from appliance.runtime.serving.joins import Joins
-from appliance.runtime.serving.portions import Portions
 from appliance.runtime.sessions.answers import KeptAnswers
 from appliance.runtime.sessions.application_service import ApplicationService
 from appliance.runtime.sessions.context import AT_ONCE
@@ -309,8 +309,7 @@ class Sessions:
             session,
             credit=self.register.limits.credit,
             predict=service.predict,
-            turn=service.turn,
-            on_ran=service.ran,
+            slot=service.slot,
             has_room=service.has_room,
             on_received=service.received,
             on_ended=self._frame_ended,

@@ -15,10 +15,11 @@ from appliance.demo.zoo import toys
 from appliance.domain.errors import FrameDropped, OutOfMemory
 from appliance.domain.request import Request, Result
 from appliance.domain.session import DropCause, FrameEnd, FrameHead
+from appliance.domain.slots import PlannedBatch
 from appliance.domain.states import SessionState
 from appliance.lab.problems import adaptation, offload
 from appliance.runtime.sessions import presence
-from appliance.runtime.sessions.batches import Batches, PlannedBatch
+from appliance.runtime.sessions.batches import Batches
 from appliance.runtime.sessions.frame import PLANNED_PRIORITY, Frame, FrameResult
 from appliance.runtime.sessions.live import LiveSession
 from appliance.runtime.sessions.pools import key_of
@@ -201,7 +202,7 @@ async def test_infer_frames_of_a_planned_batch_run_together(stand: Stand, monkey
     """When the last of the batch is there, and before their tenant's other work."""
     box = stand.appliance.running()
     live = await joined(stand, ACCURACY, "harbour", application="adding")
-    gates = Batches(stand.appliance.clock, "harbour", box.engine.reservations)
+    gates = Batches(stand.appliance.clock, box.engine.queue, "lane", "harbour")
     monkeypatch.setattr(box.sessions.planning, "gates_of", lambda _: gates)  # the planner makes others meanwhile
     start_ns = stand.appliance.clock.now_ns() + 60 * NS_PER_S
     gates.plan([PlannedBatch(start_ns, NS_PER_MS, 0, frozenset({(live.id, 0), (live.id, 1)}))])
@@ -224,10 +225,10 @@ async def test_infer_frames_of_a_planned_batch_run_together(stand: Stand, monkey
 
     first = asyncio.create_task(asked(0))
     await until(lambda: gates.has_come((live.id, 0)))
-    assert not seen
+    assert len(box.engine.queue) == 1
     assert (await asked(1), await first) == (200, 200)
-    assert {request.batch for request in seen} == {seen[0].batch} != {0}
-    assert all(request.priority == PLANNED_PRIORITY and request.is_planned for request in seen)
+    assert [request.slot.lane for request in seen] == ["lane", "lane"]
+    assert all(request.priority == PLANNED_PRIORITY and request.slot.is_planned for request in seen)
     assert gates.counts.full == 1
 
 

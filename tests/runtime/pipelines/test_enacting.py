@@ -9,11 +9,11 @@ import pytest
 
 from appliance.clock import NS_PER_S
 from appliance.domain.pipeline import Ask, Pipeline, PipelinePlan, StagePlan
+from appliance.domain.slots import PlannedRows
 from appliance.policies.residency.base import Wish
 from appliance.runtime.pipelines.accounts import Tariff
 from appliance.runtime.pipelines.enacting import Actuators, Enacting
 from appliance.runtime.pipelines.problem import Group, Machine
-from appliance.runtime.serving.waits import PlannedWait
 
 MACHINE = Machine.made([Group("cores", ("cpu",), 2, has_host=True)], Tariff(lambda kind: None, {}), 2)
 ONE = Pipeline("t/one", "t", "one", 500.0, (Ask(name="read", application_id="t/read"),))
@@ -44,19 +44,19 @@ def test_batches_wait_to_fill_where_the_plan_counts_on_a_wait(wait_ms: float, wa
     """However many workers idle; batches of items that come together do not wait. The plan counts on three intervals
     of 66.7 ms, and a run waits for half of one more.
     """
-    told: list[Mapping[str, PlannedWait]] = [{}]
+    told: list[Mapping[str, PlannedRows]] = [{}]
     enacting = Enacting(Actuators(catalogue_of("t/read"), lambda *wishes: None, told.append, lambda kinds: None))
     plan = planned(0.1)
     enacting.put(ONE, replace(plan, stages=(replace(plan.stages[0], wait_ms=wait_ms), plan.stages[1])), MACHINE)
     enacting.enact(0)
-    assert told[-1] == ({"c@cpu": PlannedWait(4, 233_333_333, 200_000_000)} if waits else {})
+    assert told[-1] == ({"c@cpu": PlannedRows(4, 233_333_333, 200_000_000)} if waits else {})
 
 
 def test_build_that_a_plan_runs_without_batches_does_not_wait() -> None:
     """Though another tenant's plan for the same build has batches; what is left over of a stage with batches is no plan
     without batches.
     """
-    told: list[Mapping[str, PlannedWait]] = [{}]
+    told: list[Mapping[str, PlannedRows]] = [{}]
     enacting = Enacting(
         Actuators(catalogue_of("t/read", "u/read"), lambda *wishes: None, told.append, lambda kinds: None)
     )
@@ -64,13 +64,13 @@ def test_build_that_a_plan_runs_without_batches_does_not_wait() -> None:
     alone = replace(batches.stages[0], batch=1, wait_ms=0.0)
     enacting.put(pipeline_of("t"), replace(batches, stages=(batches.stages[0], alone)), MACHINE)
     enacting.enact(0)
-    assert told[-1] == {"c@cpu": PlannedWait(4, 233_333_333, 600_000_000)}
+    assert told[-1] == {"c@cpu": PlannedRows(4, 233_333_333, 600_000_000)}
     enacting.put(pipeline_of("u"), replace(batches, stages=(alone,)), MACHINE)
     enacting.enact(0)
     assert told[-1] == {}
     enacting.forget("u/one")
     enacting.enact(0)
-    assert told[-1] == {"c@cpu": PlannedWait(4, 233_333_333, 600_000_000)}
+    assert told[-1] == {"c@cpu": PlannedRows(4, 233_333_333, 600_000_000)}
 
 
 def test_plan_moves_no_model_that_another_tenant_serves() -> None:

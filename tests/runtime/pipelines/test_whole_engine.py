@@ -17,13 +17,13 @@ from appliance.domain.errors import BadMedia, Busy, DeadlineExceeded, QuotaExcee
 from appliance.domain.pipeline import Ask, Crop, Pipeline, PipelinePlan, Region, Stage, StagePlan
 from appliance.domain.request import Tensors
 from appliance.domain.states import VariantState
+from appliance.runtime.engine.portions import Portions
 from appliance.runtime.pipelines.accounts import HOST
 from appliance.runtime.pipelines.frame import FrameCall
 from appliance.runtime.pipelines.pipelines import Pipelines
 from appliance.runtime.pipelines.ports import ItemCall
 from appliance.runtime.pipelines.runner import BoxStages
 from appliance.runtime.pipelines.windows import DECODE, FrameWindows
-from appliance.runtime.serving.portions import Portions
 from appliance.runtime.serving.predict import Call, Predictor
 from appliance.tasks.base import Media
 from tests.fakes.clock import story

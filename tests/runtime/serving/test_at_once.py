@@ -141,7 +141,7 @@ async def test_long_run_keeps_no_short_run_of_its_build_waiting() -> None:
     measured(bench, 25.0)
     async with warm(bench):
         first = await overrunning(bench)
-        (under_way,) = bench.queue.under_way
+        (under_way,) = bench.queue.scheduler.runs
         under_way.holds_ns = 2000 * NS_PER_MS  # as of free sizes is known before
         assert await took_ms(bench, bench.infer(tenant="u")) == 10
         await first

@@ -52,7 +52,7 @@ async def test_dispatch_job_is_stated_anew_when_its_time_scale_ends() -> None:
         bench.processor.slowness = bench.twins[0].slowness = 100_000.0
         waiting = [asyncio.create_task(bench.infer(within_ms=3_000_000)) for _ in range(3)]
         await settle()
-        *_, job = [one for jobs in bench.queue.turns(32) for one in jobs]
+        *_, job = [call.reference for call in bench.queue.scheduler.line.calls()]
         dispatch_jobs, left_ms = DispatchJobs(bench.group.groups(), {}), []
         for _ in range(4):
             now_ns = bench.clock.now_ns()

@@ -303,7 +303,7 @@ async def test_tenants_in_a_shared_run_are_charged_for_their_rows() -> None:
         askers = ["a", "b", "b", "b"]
         await asyncio.gather(first, *(bench.infer(tenant=tenant) for tenant in askers))
     assert rows_of(bench) == [1, 1, 4]
-    tags = {name: bench.queue.flows.by_name[name].tag for name in "ab"}
+    tags = {name: bench.queue.scheduler.line.tenants[name].tag for name in "ab"}
     assert ms(int(tags["b"] - tags["a"])) == pytest.approx((3 - 1) / 4 * 13)
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from appliance.domain.catalogue import Quota
+from appliance.domain.slots import PlannedRows
 from appliance.runtime.serving.overflow import IDLE_NS
-from appliance.runtime.serving.waits import PlannedWait
 from tests.fakes.clock import ms, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
-from tests.runtime.at_work import at_work, warm
+from tests.runtime.at_work import at_work, took_ms, warm
 from tests.runtime.serving.floods import flood
 from tests.runtime.serving.two_kinds import CPU_MS, NPU_MS, add, bench_of, cpu_build
 
@@ -56,7 +56,7 @@ async def test_answer_names_the_processor_kind_that_computed_it() -> None:
 @story
 async def test_complete_batch_begins_at_once_where_two_kinds_may_run_it() -> None:
     async with overflowing() as bench:
-        bench.queue.waits.plan({bench.build("v"): PlannedWait(2, 300_000_000)})
+        bench.queue.plan_rows({bench.build("v"): PlannedRows(2, 300_000_000)})
         start_ns = bench.clock.now_ns()
         tasks = [asyncio.create_task(bench.infer(is_item=True)) for _ in range(2)]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -73,10 +73,9 @@ async def test_wait_for_a_batch_loads_no_overflow_build() -> None:
         await asyncio.gather(*(bench.infer() for _ in range(3)))
         await bench.pause(100)
         assert not bench.memory.is_resident(cpu_build(bench))
-        bench.queue.waits.plan({bench.build("v"): PlannedWait(2, 50_000_000)})
+        bench.queue.plan_rows({bench.build("v"): PlannedRows(2, 50_000_000)})
         for _ in range(20):
-            await bench.infer(is_item=True)
-        assert bench.queue.waits.held == 20
+            assert await took_ms(bench, bench.infer(is_item=True)) == 55
         assert not bench.memory.is_resident(cpu_build(bench))
 
 

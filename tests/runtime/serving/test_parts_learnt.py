@@ -65,7 +65,8 @@ async def test_expected_time_of_a_network_in_parts_ignores_its_last_run() -> Non
         assert build.recent_run_ns == 0
         asked = asyncio.create_task(bench.infer())
         await bench.pause(1)
-        (job,) = bench.queue.under_way
+        (run,) = bench.queue.scheduler.runs
+        job = run.calls[0].reference
         assert job.likely_ns == job.expected_ns
         await asked
 

@@ -25,7 +25,6 @@ from appliance.runtime.ports import RunGroup
 from appliance.runtime.processors.cpu.threads import StagedCall, WorkerThreads
 from appliance.runtime.profiles.estimate import SETTLING
 from appliance.runtime.profiles.times import RunTimes
-from appliance.runtime.serving.batching import Batching
 from appliance.runtime.serving.job import Job
 from appliance.runtime.serving.queue import Queue
 from appliance.runtime.serving.spending import SpendingByTenant
@@ -77,14 +76,12 @@ class Bench:
     def __init__(self, workers: int = 1, memory_bytes: int = 0) -> None:
         self.clock = SystemClock()
         self.processor = GatedProcessor(workers)
-        self.queue = Queue(self.clock, 1000, 1000, workers=workers)
         self.memory = RunMemory(lambda: memory_bytes, lambda: memory_bytes)
-        self.queue.staged = StagedJob(self.processor.stage, self.memory, workers)
-        self.released: list[LoadedBuild] = []
-        batching = Batching(self.clock, self.queue, NoBatching(), self.memory, workers)
         group = RunGroup("p", workers, self.processor, {"cpu": ""}, stage=self.processor.stage)
+        self.queue = Queue(self.clock, [group], self.memory, batching=NoBatching())
+        self.released: list[LoadedBuild] = []
         self.workers = [
-            Worker(self.clock, group, self.queue, self.released.append, batching, SpendingByTenant())
+            Worker(self.clock, group, self.queue, self.memory, self.released.append, SpendingByTenant())
             for _ in range(workers)
         ]
         self.tasks = [asyncio.ensure_future(worker.work()) for worker in self.workers]
@@ -143,7 +140,7 @@ async def working(workers: int = 1, memory_bytes: int = 0) -> AsyncIterator[Benc
     bench = Bench(workers, memory_bytes)
     try:
         yield bench
-        await bench.until(lambda: not list(bench.queue.under_way))
+        await bench.until(lambda: not bench.queue.scheduler.runs)
         assert (len(bench.queue), bench.memory.running_bytes) == (0, 0)
     finally:
         for task in bench.tasks:
@@ -170,7 +167,7 @@ async def test_staged_job_begins_without_the_event_loop() -> None:
         assert [int(each.answer.result()["y"][0]) for each in bench.jobs.values()] == [0, 1, 2]
         assert bench.jobs[0].finished_ns == bench.jobs[1].started_ns <= bench.jobs[1].finished_ns
         assert len(bench.queue) == 0
-        assert not list(bench.queue.under_way)
+        assert not bench.queue.scheduler.runs
 
 
 @pytest.mark.anyio
@@ -198,7 +195,7 @@ async def test_staged_job_leaves_with_its_caller() -> None:
         bench.processor.gates[0].set()
         while 2 not in bench.processor.begun:
             if bench.queue.staged is not None and bench.queue.staged.job is None:
-                bench.queue.stage()
+                bench.queue.look()
             threading.Event().wait(0.005)
         begun.answer.cancel()
         assert bench.queue.is_running(begun)
@@ -245,7 +242,7 @@ async def test_staged_job_that_has_begun_is_not_replaced(is_left: bool) -> None:
             bench.jobs[1].request.deadline_ns = bench.clock.now_ns() + NS_PER_MS
         bench.put(3, run_bytes=10)
         await bench.end(0, 1, 2, 3)
-        await bench.until(lambda: not list(bench.queue.under_way))
+        await bench.until(lambda: not bench.queue.scheduler.runs)
         assert bench.released == ([bench.jobs[1].build] if is_left else [])
         assert bench.jobs[1].state is RequestState.DONE
         assert bench.memory.running_bytes == 0
@@ -272,7 +269,7 @@ async def test_staged_jobs_never_exceed_the_workers_and_are_answered_once() -> N
             await bench.pause(0)
         stay = [each for number, each in bench.jobs.items() if number not in gone]
         await asyncio.wait_for(asyncio.gather(*(each.answer for each in stay)), PATIENCE_S)
-        await bench.until(lambda: not list(bench.queue.under_way))
+        await bench.until(lambda: not bench.queue.scheduler.runs)
         assert len(bench.queue) == 0
         assert len(bench.processor.begun) == len(set(bench.processor.begun))
         assert sum(worker.runs for worker in bench.workers) == len(bench.processor.begun)

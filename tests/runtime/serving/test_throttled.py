@@ -4,9 +4,9 @@ import asyncio
 from typing import Any
 
 from appliance.clock import NS_PER_MS
+from appliance.domain.slots import PlannedBatch
 from appliance.policies.dispatch import DISPATCH_POLICIES
 from appliance.runtime.serving.overflow import IDLE_NS
-from appliance.runtime.serving.reservations import Reservation
 from tests.fakes.clock import ms, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
@@ -182,8 +182,9 @@ async def test_request_beside_a_reserved_worker_has_the_throttled_processor() ->
     async with warm(bench_on_two()) as bench:
         bench.throttled = {"twin-0"}
         start_ns = bench.clock.now_ns() + 5 * NS_PER_MS
-        facts = "t", start_ns, start_ns + 500 * NS_PER_MS, 10 * NS_PER_MS, {0: 10 * NS_PER_MS}
-        bench.engine.reservations.put(1, Reservation(*facts, lambda now_ns: None, lambda: None))
+        takes_ns = {0: 10 * NS_PER_MS}
+        batch = PlannedBatch(start_ns, 10 * NS_PER_MS, 500 * NS_PER_MS, frozenset({("s", 1)}), takes_ns)
+        bench.queue.plan("lane", "t", [batch])
         assert await took_ms(bench, bench.infer()) == 10
         assert ran(bench)[1] == 1
-        bench.engine.reservations.drop([1])
+        bench.queue.plan("lane", "t", [])

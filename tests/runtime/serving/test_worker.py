@@ -13,11 +13,9 @@ from appliance.clock import NS_PER_S, LoopClock
 from appliance.domain.errors import NoRoomToRun
 from appliance.domain.request import Tensors
 from appliance.domain.states import RequestState
-from appliance.policies.batching.by_profile import ByProfile
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.runs import RunMemory
 from appliance.runtime.ports import RunGroup
-from appliance.runtime.serving.batching import Batching
 from appliance.runtime.serving.job import Job
 from appliance.runtime.serving.queue import Queue
 from appliance.runtime.serving.spending import SpendingByTenant
@@ -33,11 +31,10 @@ class WorkerBench:
     def __init__(self, processor_of: type[FakeProcessor] = FakeProcessor) -> None:
         self.clock = LoopClock()
         self.processor = processor_of(self.clock, {"b": Cost(run_ms=10)})
-        self.queue = Queue(self.clock, 100, 100)
         self.released: list[LoadedBuild] = []
-        batching = Batching(self.clock, self.queue, ByProfile(), RunMemory(lambda: 0, lambda: 0), 1)
-        group = RunGroup("p", 1, self.processor, {"cpu": ""})
-        self.worker = Worker(self.clock, group, self.queue, self.released.append, batching, SpendingByTenant())
+        group, memory = RunGroup("p", 1, self.processor, {"cpu": ""}), RunMemory(lambda: 0, lambda: 0)
+        self.queue = Queue(self.clock, [group], memory)
+        self.worker = Worker(self.clock, group, self.queue, memory, self.released.append, SpendingByTenant())
 
     def put(self) -> Job:
         each = job()
@@ -51,7 +48,7 @@ class WorkerBench:
 
     def overdue_ns(self) -> int:
         """How long ago the run under way should have ended."""
-        return self.queue.under_way.overdue_ns(self.clock.now_ns())
+        return self.queue.overdue_ns(self.clock.now_ns())
 
 
 @asynccontextmanager
@@ -98,7 +95,7 @@ async def test_job_that_cannot_be_handed_over_is_answered() -> None:
         with pytest.raises(TypeError, match="no array"):
             await first.answer
         assert (await second.answer)["y"].tolist() == [2.0]
-        assert (first.state, bench.queue.flows.line.is_busy) == (RequestState.FAILED, False)
+        assert (first.state, bench.queue.scheduler.is_expecting) == (RequestState.FAILED, False)
 
 
 @pytest.mark.parametrize("is_left", [True, False], ids=["long before", "in that very moment"])
@@ -148,4 +145,4 @@ async def test_run_without_memory_is_refused_and_charged_nothing() -> None:
         with pytest.raises(NoRoomToRun):
             await refused.answer
         await served.answer
-        assert (bench.worker.runs, bench.queue.flows.line.is_busy) == (1, False)
+        assert (bench.worker.runs, bench.queue.scheduler.is_expecting) == (1, False)

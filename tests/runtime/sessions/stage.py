@@ -8,8 +8,9 @@ from appliance.domain.errors import (
     ApplianceError,
 )
 from appliance.domain.session import FrameHead, LatencyPromise, Session
+from appliance.domain.slots import NO_SLOT
 from appliance.domain.states import SessionState
-from appliance.runtime.serving.portions import Portions
+from appliance.runtime.engine.portions import Portions
 from appliance.runtime.sessions.answers import KeptAnswers
 from appliance.runtime.sessions.frame import Frame, FrameCall, FrameResult
 from appliance.runtime.sessions.live import LiveSession
@@ -22,10 +23,6 @@ SESSION = Session("s", "harbour", "harbour/gate", "cam", 30.0, LatencyPromise(10
 
 async def never(live: LiveSession, frame: Frame, media: Media, request_id: str) -> bytes:
     raise AssertionError("frames are run by the test")
-
-
-async def at_once(live: LiveSession, frame: Frame) -> int:
-    return 0
 
 
 class Stage:
@@ -42,8 +39,7 @@ class Stage:
             session,
             credit=2,
             predict=never,
-            turn=at_once,
-            on_ran=lambda live, frame: None,
+            slot=lambda live, frame: NO_SLOT,
             has_room=lambda live: self.has_room,
             on_received=lambda live: None,
             on_ended=lambda live, frame, result: self.ended.append(result),

@@ -1,6 +1,5 @@
 """Sessions with promises of accuracy as the planner sees them."""
 
-import asyncio
 from dataclasses import replace
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.domain.session import AccuracyPromise, FrameEnd, FrameHead, Reference
 from appliance.policies.offload.base import Batch, Client
+from appliance.runtime.engine.work import Call, Kind
 from appliance.runtime.sessions.batches import Batches
 from appliance.runtime.sessions.frame import FrameResult
 from appliance.runtime.sessions.live import LiveSession
@@ -26,6 +26,7 @@ from appliance.runtime.sessions.zoo import Rung, zoo_of
 from tests.fakes.clock import story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
+from tests.runtime.engine.driver import call
 from tests.runtime.sessions.fleet import Fleet
 from tests.runtime.sessions.stage import SESSION, Stage
 
@@ -91,15 +92,23 @@ async def test_plan_with_lenience_still_aims_at_promise() -> None:
 
 
 class Planned:
-    """Batches of a pool as the planner made them, and the gates that hold their frames."""
+    """Batches of a pool as the planner made them, and as the scheduler has them. No worker is there yet."""
 
     def __init__(self, batches: list[Batch], shifts: dict[str, Shift], rung: Rung) -> None:
         self.bench = EngineBench()
-        self.gates = Batches(self.bench.clock, "t", self.bench.engine.reservations)
+        self.gates = Batches(self.bench.clock, self.bench.queue, "lane", "t")
         self.batches, self.shifts = batches, shifts
         self.scale = Scale(self.bench.clock.now_ns(), FPS)
         now_ns = self.bench.clock.now_ns()
         self.gates.plan(gates_of(batches, {rung.name: rung}, rung.name, self.scale, shifts, now_ns))
+
+    def put(self, session: str, number: int, variant: str = "") -> Call:
+        """Put a frame that belongs to a batch."""
+        member = session, number
+        frame = call("t", 40, kind=Kind.FRAME, slot=self.gates.slot(member, is_planned=True), variant=variant)
+        self.bench.queue.scheduler.put(frame, self.bench.clock.now_ns())
+        self.bench.queue.look()
+        return frame
 
     def previous(self) -> tuple[list[Batch], int]:
         """The batches as the next plan begins with them, and until when the processor is busy."""
@@ -112,11 +121,10 @@ async def test_frame_that_joined_batch_is_planned_in_that_batch() -> None:
     """The frame's result is under way, and the batch takes as much longer."""
     (rung,) = (replace(one, usual_ms={1: 40.0, 2: 47.0}) for one in rungs_of(40))
     planned = Planned([Batch(20.0, None, (("a", 1),))], {"a": Shift(5, 0.0), "b": Shift(-2, 0.0)}, rung)
-    joining = asyncio.create_task(planned.gates.wait(("b", 1), rung.name))
+    planned.put("b", 1, rung.name)
     await planned.bench.pause(10)
     assert planned.previous()[0] == [Batch(20.0, None, (("a", 1), ("b", 3)))]
     await planned.bench.pause(15)
-    assert joining.done()
     (begun,) = planned.gates.begun()
     assert begun.end_ns - begun.start_ns == 47 * NS_PER_MS
 
@@ -129,14 +137,13 @@ async def test_batch_that_began_late_is_planned_from_actual_start() -> None:
     planned = Planned(batches, shifts, rungs_of(40)[0])
     assert planned.previous() == (batches, 0)
     await planned.bench.pause(15)
-    waiting = asyncio.create_task(planned.gates.wait(("a", 6)))
+    frame = planned.put("a", 6)
     await planned.bench.pause(15)
-    assert waiting.done(), "the grace is over"
     found, busy_ns = planned.previous()
     assert found == [Batch(24.0, None, (("a", 1),)), batches[1]]
     assert planned.scale.ms(busy_ns) == pytest.approx(64.0)
     await planned.bench.pause(50)
-    planned.gates.ended(("a", 6))
+    planned.bench.queue.scheduler.leave(frame)
     assert planned.previous() == ([Batch(80.0, None, (("a", 3), ("c", 3)))], 0)
     await planned.bench.pause(200)
     assert planned.previous() == ([], 0)

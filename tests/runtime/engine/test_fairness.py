@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from appliance.runtime.serving.fairness import FairLine, Flow
+from appliance.runtime.engine.fairness import FairLine, Flow
 from tests.harness.reach import reachable
 
 

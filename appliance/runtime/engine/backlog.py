@@ -150,22 +150,3 @@ class Backlog:
         rests = accumulate(sorted([*rests_ns, *[0] * (self._workers - len(rests_ns))]))
         level = min((work + rest) / workers for workers, rest in enumerate(rests, start=1))
         return int(level * self._workers / self._rate)
-
-
-class Announced:
-    """A run that counts among those that wait, until the end of the `with`."""
-
-    __slots__ = ("_backlog", "_run")
-
-    def __init__(
-        self, backlog: Backlog, tenant: str, application_id: str, work_ns: int, weights: tuple[float, float]
-    ) -> None:
-        self._backlog = backlog
-        self._run = tenant, application_id, work_ns
-        backlog.add(*self._run, weights, is_ready=False)
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        self._backlog.remove(*self._run, is_ready=False)

@@ -3,18 +3,15 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
 from itertools import count
 from typing import Any
 
 import pytest
-import uvloop
 
-from appliance.clock import NS_PER_MS, SystemClock
+from appliance.clock import NS_PER_MS
 from appliance.domain.request import Result
-from appliance.runtime.serving.queue import Queue
-from appliance.runtime.serving.reservations import Reservation, Reservations
-from appliance.runtime.sessions.batches import Batches, PlannedBatch
+from appliance.domain.slots import PlannedBatch, Slot
+from appliance.runtime.sessions.batches import Batches
 from appliance.runtime.sessions.frame import PLANNED_PRIORITY
 from tests.fakes.clock import ms, settle, story
 from tests.fakes.engine import EngineBench
@@ -31,7 +28,7 @@ class Plan:
 
     def __init__(self, bench: EngineBench) -> None:
         self.bench = bench
-        self.batches = Batches(bench.clock, "t", bench.engine.reservations)
+        self.batches = Batches(bench.clock, bench.queue, "lane", "t")
         self.began_ns = bench.clock.now_ns()
 
     def now_ms(self) -> float:
@@ -56,10 +53,16 @@ class Plan:
     async def frame(self, name: str, start_ms: float, come_ms: float) -> float:
         """A frame of a batch, which comes then; returns when its run began."""
         await self.until_ms(come_ms)
-        number = await self.batches.wait((name, int(start_ms)))
-        result = await self.bench.infer(batch=number, is_planned=True, priority=PLANNED_PRIORITY)
-        self.batches.ended((name, int(start_ms)))
+        member = name, int(start_ms)
+        slot = self.batches.slot(member, is_planned=True)
+        result = await self.bench.infer(slot=slot, priority=PLANNED_PRIORITY)
+        self.batches.ended(member)
         return self.now_ms() - ms(result.compute_ns)
+
+    @property
+    def has_reserved(self) -> bool:
+        """Whether a start is reserved."""
+        return self.bench.queue.scheduler.lanes.has_reserved
 
     async def frames(self, start_ms: float, *come_ms: float) -> list[float]:
         """Both frames of a batch, which come then; when their run began."""
@@ -83,23 +86,17 @@ async def planned(others: Mapping[str, Cost] | None = None, **facts: Any) -> Asy
         yield Plan(bench)
 
 
-@pytest.mark.parametrize("is_reserved", [True, False])
 @story
-async def test_reserved_starts_are_kept_under_a_flood(is_reserved: bool) -> None:
+async def test_reserved_starts_are_kept_under_a_flood() -> None:
     """Another tenant asks without end, in runs that fit no whole number of times: batches begin within their grace, a
-    tenth of their run, and no gap loses more than it is too short for. Without a reservation most of them are late.
+    tenth of their run, and no gap loses more than it is too short for.
     """
     async with planned({FLOOD: Cost(run_ms=8, load_ms=0)}) as plan:
         starts = [50.0 + 100.0 * at for at in range(20)]
         async with flood(plan.bench, FLOOD, 5) as others:
             plan.put(*starts)
-            if not is_reserved:
-                plan.bench.engine.reservations.drop(range(10**6))
             began = [max(both) for both in await asyncio.gather(*(plan.frames(at, at - 20, at + 1) for at in starts))]
             late = sum(start > at + GRACE_MS for at, start in zip(starts, began, strict=True))
-            if not is_reserved:
-                assert late > 5
-                return
             assert late == 0
             assert all(at <= start for at, start in zip(starts, began, strict=True))
             assert (plan.batches.counts.full, plan.batches.counts.late) == (20, 0)
@@ -108,14 +105,12 @@ async def test_reserved_starts_are_kept_under_a_flood(is_reserved: bool) -> None
 
 
 @story
-async def test_queue_hands_out_by_itself_where_no_start_is_reserved() -> None:
-    """Also after the last reserved start is over."""
+async def test_no_start_is_reserved_once_its_batch_has_begun() -> None:
     async with planned() as plan:
-        assert plan.bench.queue.assign is None
         plan.put(20)
-        assert plan.bench.queue.assign is not None
+        assert plan.has_reserved
         await plan.frames(20, 5, 10)
-        assert plan.bench.queue.assign is None
+        assert not plan.has_reserved
 
 
 @story
@@ -144,7 +139,7 @@ async def test_reserved_start_without_frames_holds_its_worker_for_its_grace_only
         plan.batches.plan(())
         await waits
         assert plan.now_ms() == 106
-        assert plan.bench.queue.assign is None
+        assert not plan.has_reserved
 
 
 @story
@@ -158,7 +153,7 @@ async def test_device_that_sends_no_frames_has_no_starts_reserved() -> None:
         await plan.ask("u/long")
         assert plan.now_ms() == pytest.approx(70 + GRACE_MS + 1 + 48, abs=0.1)
         plan.put(*starts[3:])
-        assert plan.bench.queue.assign is None
+        assert not plan.has_reserved
         began = await plan.frames(220, 200, 200)
         assert began == [200, 200]
         waits = plan.ask("u/long")
@@ -197,37 +192,6 @@ async def test_tenant_with_reserved_starts_has_no_more_than_its_share() -> None:
             plan.put(at)
             await plan.frames(at, at, at)
         assert 20 * len(others.answers_ns) / plan.now_ms() == pytest.approx(0.5, abs=0.1)
-
-
-@story
-async def test_reserved_starts_after_the_deciding_start_are_not_looked_at() -> None:
-    """Each request that comes has all that wait weighed, and many starts may be reserved. A start that is moved counts
-    from where it is now.
-    """
-    looked_at: list[int] = []
-
-    class Takes(dict[int, int]):
-        def __bool__(self) -> bool:
-            looked_at.append(self[0])
-            return True
-
-    bench = EngineBench()
-    reservations = bench.engine.reservations
-
-    def put(number: int, at_ms: int) -> None:
-        start_ns = bench.clock.now_ns() + at_ms * NS_PER_MS
-        facts = "t", start_ns, start_ns + NS_PER_MS, number, Takes({0: number})
-        reservations.put(number, Reservation(*facts, lambda now_ns: None, lambda: None))
-
-    for number in range(5, 0, -1):
-        put(number, 10 * number)
-    assert reservations.gap_ns("u", 0, {0: [0]}) == 10 * NS_PER_MS
-    put(1, 25)
-    assert reservations.gap_ns("u", 0, {0: [0]}) == 20 * NS_PER_MS
-    reservations.ready(4)
-    assert reservations.gap_ns("u", 0, {0: [0]}) == 0
-    assert looked_at == [1, 2, 4]
-    reservations.drop(range(1, 6))
 
 
 @story
@@ -278,31 +242,10 @@ async def test_reserved_start_keeps_the_best_of_several_processors() -> None:
         await plan.until_ms(2000)
         plan.put(2010)
         now = plan.bench.processor.running
-        promised = plan.ask(is_planned=True)
+        promised = plan.ask(slot=Slot(is_planned=True))
         await settle()
         assert plan.bench.processor.running == now + 1
         await promised
-
-
-@story
-async def test_request_beside_a_reserved_worker_is_weighed_alone() -> None:
-    """The requests that wait already were weighed in vain, and nothing else is new: a put costs the same however many
-    wait. A request that ends before the start begins at once all the same.
-    """
-    weighed: list[object] = []
-    others = {"u/long": Cost(run_ms=40, load_ms=0), "u/short": Cost(run_ms=5, load_ms=0)}
-    async with planned(others, queue_len=100, queue_total=200) as plan:
-        reservations = plan.bench.engine.reservations
-        is_held = reservations.is_held
-        reservations.is_held = lambda job, *gap: weighed.append(job) or is_held(job, *gap)  # type: ignore[func-returns-value, method-assign]
-        plan.put(35)
-        calls = [plan.ask("u/long") for _ in range(60)]
-        await settle()
-        assert len(plan.bench.queue) == 60
-        assert len(weighed) == 60, "each once"
-        await plan.ask("u/short")
-        assert plan.now_ms() == 5
-        await asyncio.gather(plan.frames(35, 30, 31), *calls)
 
 
 @story
@@ -325,23 +268,3 @@ async def test_inline_run_that_would_delay_a_reserved_start_takes_a_worker() -> 
             await asked
             runs.append(sum(worker.runs for worker in plan.bench.engine.workers) - before)
         assert runs == [0, 2], "on the loop; behind the batch, on the worker"
-
-
-def test_reserved_starts_in_the_past_lapse_on_uvloop() -> None:
-    """As the box is run: a timer that is due at once is none there, and cannot be asked for its time."""
-    lapsed: list[int] = []
-
-    async def past() -> None:
-        clock = SystemClock()
-        reservations = Reservations(clock, Queue(clock, 1, 1), 1)
-        for number in (1, 2):
-            now_ns = clock.now_ns()
-            reservations.put(
-                number,
-                Reservation("t", now_ns - 2, now_ns - NS_PER_MS, 1, {}, lapsed.append, partial(lapsed.append, number)),
-            )
-        await clock.sleep_until_ns(clock.now_ns() + 20 * NS_PER_MS)
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(past())
-    assert lapsed == [1, 2]

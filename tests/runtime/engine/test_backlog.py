@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.clock import NS_PER_MS
-from appliance.runtime.serving.backlog import Backlog
-from appliance.runtime.serving.fairness import FairLine, Flow
+from appliance.runtime.engine.backlog import Backlog
+from appliance.runtime.engine.fairness import FairLine, Flow
 
 ALIKE = (1.0, 1.0)
 

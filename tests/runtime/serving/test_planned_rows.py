@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from appliance.domain.catalogue import Latency
-from appliance.runtime.serving.waits import PlannedWait
+from appliance.domain.slots import PlannedRows
 from tests.fakes.clock import ms, settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
@@ -18,11 +18,11 @@ BATCHED = Cost(run_ms=10, run_ms_by_batch={2: 12, 4: 16})
 
 
 @asynccontextmanager
-async def waiting(wait: PlannedWait | None, **facts: Any) -> AsyncIterator[EngineBench]:
+async def waiting(wait: PlannedRows | None, **facts: Any) -> AsyncIterator[EngineBench]:
     """An engine at work, in whose memory `t/app` is, with that wait for a batch of it."""
     async with warm(engine(BATCHED, **facts)) as bench:
         if wait is not None:
-            bench.queue.waits.plan({bench.build("v"): wait})
+            bench.queue.plan_rows({bench.build("v"): wait})
         yield bench
 
 
@@ -45,7 +45,6 @@ async def test_item_without_a_plan_does_not_wait_for_a_batch() -> None:
     """An idle worker begins with what is there."""
     async with waiting(None) as bench:
         assert await ended_ms(bench, 1, 0) == [10.0]
-        assert bench.queue.waits.held == 0
 
 
 @story
@@ -53,7 +52,7 @@ async def test_item_waits_for_its_batch_no_longer_than_planned() -> None:
     """Four items that come within the wait share one run, which begins when the fourth is there; a single item begins
     when its wait is over.
     """
-    async with waiting(PlannedWait(4, 30_000_000)) as bench:
+    async with waiting(PlannedRows(4, 30_000_000)) as bench:
         assert await ended_ms(bench, 4, 2) == [22.0, 22.0, 22.0, 22.0]
         assert await ended_ms(bench, 1, 0) == [40.0]
         assert await ended_ms(bench, 2, 5) == [42.0, 42.0]
@@ -62,7 +61,7 @@ async def test_item_waits_for_its_batch_no_longer_than_planned() -> None:
 @story
 async def test_plain_call_does_not_wait_for_a_batch() -> None:
     """A plain call of the same build runs at once, and takes an item that waits along."""
-    async with waiting(PlannedWait(4, 100_000_000)) as bench:
+    async with waiting(PlannedRows(4, 100_000_000)) as bench:
         assert await ended_ms(bench, 1, 0, is_item=False) == [10.0]
         start_ns = bench.clock.now_ns()
         held = asyncio.ensure_future(ended_ms(bench, 1, 0, start_ns))
@@ -74,7 +73,7 @@ async def test_plain_call_does_not_wait_for_a_batch() -> None:
 @story
 async def test_batch_wait_ends_early_enough_for_a_run_under_way() -> None:
     """No run is interrupted: one of 45 ms that begins before the wait is over would make the item late."""
-    async with waiting(PlannedWait(4, 100_000_000, 45_000_000)) as bench:
+    async with waiting(PlannedRows(4, 100_000_000, 45_000_000)) as bench:
         bench.add({"z": Cost(run_ms=45)}, name="third", tenant="u")
         await bench.infer(application="u/third", tenant="u")
         start_ns = bench.clock.now_ns()
@@ -87,7 +86,7 @@ async def test_batch_wait_ends_early_enough_for_a_run_under_way() -> None:
 @story
 async def test_applications_beside_a_waiting_batch_do_not_wait() -> None:
     """Another application of the same tenant runs meanwhile, and so does another tenant's."""
-    async with waiting(PlannedWait(4, 100_000_000)) as bench:
+    async with waiting(PlannedRows(4, 100_000_000)) as bench:
         for tenant, name in (("t", "other"), ("u", "third")):
             bench.add({"w": Cost(run_ms=5)}, name=name, tenant=tenant)
             await bench.infer(application=f"{tenant}/{name}", tenant=tenant)
@@ -102,19 +101,19 @@ async def test_applications_beside_a_waiting_batch_do_not_wait() -> None:
 @story
 async def test_item_does_not_wait_for_a_batch_beyond_its_deadline() -> None:
     """An item that would be late with the whole wait begins in time; and a plan that is gone holds no item."""
-    async with waiting(PlannedWait(4, 100_000_000)) as bench:
+    async with waiting(PlannedRows(4, 100_000_000)) as bench:
         assert await ended_ms(bench, 1, 0, within_ms=40) == [33.0]
         start_ns = bench.clock.now_ns()
         held = asyncio.ensure_future(ended_ms(bench, 1, 0, start_ns))
         await bench.pause(20)
-        bench.queue.waits.plan({})
+        bench.queue.plan_rows({})
         assert await held == [30.0]
 
 
 @story
 async def test_item_waits_for_its_batch_over_several_processor_groups() -> None:
     """Where a scheduler hands out the runs."""
-    async with waiting(PlannedWait(2, 30_000_000), twins=((1, 1.0, 1.0),)) as bench:
+    async with waiting(PlannedRows(2, 30_000_000), twins=((1, 1.0, 1.0),)) as bench:
         assert await ended_ms(bench, 2, 4) == [16.0, 16.0]
         assert await ended_ms(bench, 1, 0) == [40.0]
 
@@ -124,7 +123,7 @@ async def test_item_waits_for_its_batch_over_several_processor_groups() -> None:
 async def test_waiting_batch_leaves_the_idle_worker_to_others(processors: int, last_ms: float) -> None:
     """Also to items that no plan counts on: they go behind another tenant's planned items, which may not run yet."""
     others = {"application": "u/third", "tenant": "u", "beyond_plan": True, "within_ms": 50}
-    async with waiting(PlannedWait(2, 100_000_000), twins=[(1, 1.0, 1.0)] * (processors - 1)) as bench:
+    async with waiting(PlannedRows(2, 100_000_000), twins=[(1, 1.0, 1.0)] * (processors - 1)) as bench:
         bench.add({"z": Cost(run_ms=5)}, name="third", tenant="u")
         await bench.infer(application="u/third", tenant="u")
         start_ns = bench.clock.now_ns()
@@ -139,7 +138,7 @@ async def test_waiting_batch_leaves_the_idle_worker_to_others(processors: int, l
 @story
 async def test_batch_wait_allows_for_slower_concurrent_runs() -> None:
     """A plan counts on every worker: the wait ends so early that a run of four is in time though others run, too."""
-    async with waiting(PlannedWait(4, 80_000_000), workers=2) as bench:
+    async with waiting(PlannedRows(4, 80_000_000), workers=2) as bench:
         times = bench.catalogue.entry("t/app").servables["v"].usual_times
         assert times is not None
         times.refer((Latency(1, 10, 10), Latency(4, 16, 16), Latency(1, 10, 10, 2), Latency(4, 40, 40, 2)))

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.runtime.serving.portions import GREED, Portions
+from appliance.runtime.engine.portions import GREED, Portions
 
 
 def filled(portions: Portions, tenant: str) -> int:
