@@ -7,9 +7,8 @@ come one after another, is left out, so nothing can be quicker.
 
 Periodic applications (`satisfaction_bound`): whatever a schedule does in a long time, the share of an application's
 requests that begin on a processor so long after they came is one column. Each processor has one period's time for what
-begins in a period, at each phase of it. A request that does not end in time does not count. That runs are whole, and
-that one period's requests go by the same plan as the next one's, is left out. Times are rounded in favour of the
-schedule.
+begins in a period, at each phase of it. A request that does not end in time does not count. Two constraints are left
+out: that runs are whole, and that all periods go by one plan. Times are rounded in favour of the schedule.
 """
 
 from collections import Counter, defaultdict
