@@ -34,7 +34,7 @@ class PromiseCounts:
                 self.late += 1
             case PromiseEnd.REFUSED:
                 self.refused += 1
-            case PromiseEnd.FAILED:
+            case _:
                 self.failed += 1
 
     @property

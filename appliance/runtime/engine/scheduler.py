@@ -51,6 +51,7 @@ PATIENCE_NS = 5 * NS_PER_S
 """Reserved starts hold a call back for no longer."""
 LOOK_AGAIN_MIN_NS, LOOK_AGAIN_MAX_NS = NS_PER_MS, NS_PER_S
 """A run that should have ended is looked at again after at least and at most so long."""
+_DROPS_MIN = 256
 MARGIN_NS = NS_PER_MS
 """A call stops waiting for company so long before it would be too late."""
 
@@ -119,7 +120,9 @@ class Scheduler:
         self._idle = sum(group.workers for group in groups)
         """Workers without a run."""
         self._drops: list[tuple[int, int, Call]] = []
-        """Deadlines of calls that wait or run; calls that have ended stay until they are first."""
+        """Deadlines of calls that wait or run. Calls that have ended stay until they are first, or too many ..."""
+        self._drops_max = _DROPS_MIN
+        """... which so many are."""
         self._rows: Mapping[str, PlannedRows] = {}
         """Build → what its runs wait for, by plans of pipelines."""
         self._count = 0
@@ -165,6 +168,11 @@ class Scheduler:
     def planned_rows(self, build: str) -> PlannedRows | None:
         """Return what runs of a build wait for; None: nothing."""
         return self._rows.get(build)
+
+    @property
+    def deadlines_kept(self) -> int:
+        """How many deadlines are kept, of calls that have ended, too."""
+        return len(self._drops)
 
     def check_empty(self) -> None:
         """Assert that nothing is left of calls that have ended."""
@@ -395,6 +403,10 @@ class Scheduler:
         if call.drop_ns is not None:
             self._count += 1
             heapq.heappush(self._drops, (call.drop_ns, self._count, call))
+            if len(self._drops) > self._drops_max:
+                self._drops = [one for one in self._drops if one[2].state is not CallState.ENDED]
+                heapq.heapify(self._drops)
+                self._drops_max = max(_DROPS_MIN, 2 * len(self._drops))
 
     def _head_that_begins(self, now_ns: int, outs: list[Out]) -> Call | None:
         """Return the first call in line if nothing holds it back: with one group the common case, found quickly."""

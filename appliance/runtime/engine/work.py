@@ -162,6 +162,10 @@ class Call:
     behind_since_ns: int | None = None
     """Since when planned work of others goes before it."""
 
+    def let_go(self) -> None:
+        """Forget the engine's record of a call that has ended: what still refers to the call would keep its tensors."""
+        self.reference, self.options = None, ()
+
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:

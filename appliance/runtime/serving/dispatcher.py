@@ -140,7 +140,7 @@ class PartsDispatcher:
         finally:
             self.shared.queue.leave(job)
             if job.state is not RequestState.RUNNING:
-                job.call = None
+                job.forget_call()
             del job  # an error holds this frame, and the answer holds the error
 
     def ended(self, commitment: Commitment, ran: Mapping[int, int], items: int) -> None:

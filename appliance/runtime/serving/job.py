@@ -138,6 +138,12 @@ class Job:
         if len(run.calls) > 1:
             self.share = self.items / run.rows
 
+    def forget_call(self) -> None:
+        """Let go of the scheduler's call, which has ended or was refused: a circle would keep the tensors."""
+        if self.call is not None:
+            self.call.let_go()
+            self.call = None
+
     @property
     def stepped(self) -> Mapping[str, tuple[int, ...]]:
         """The shapes within which it may run with others; its own where its inputs are not padded."""

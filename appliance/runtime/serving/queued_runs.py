@@ -93,7 +93,7 @@ class QueuedRuns:
             if servable.overflow or self._overflow.is_used:
                 self._overflow.ended(servable, job, since_ns, idle)
             if not job.is_abandoned:
-                job.call = None  # a circle: it would keep the tensors
+                job.forget_call()
             # An error holds this frame, and the answer holds the error: a circle that would keep the tensors.
             del answer, job
 

@@ -150,7 +150,7 @@ class Worker:
             first.learn(batch.rows, at_once, batch.run, is_whole=error is None)
         for job in batch.jobs:
             if job.is_abandoned or job.rest is not None:  # else its caller does, who has yet to wake
-                job.call = None
+                job.forget_call()
         if following is not None:
             self._go_on(*following)
         self._queue.go_on()

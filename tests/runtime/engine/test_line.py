@@ -131,3 +131,16 @@ def test_run_that_gets_longer_than_was_known_counts_as_long() -> None:
     bench.environment.likely_ns = lambda call: ms(400) if call is late else likely(call)  # type: ignore[method-assign]
     started = dict((names[0], at) for at, names in bench.run().started)
     assert started["a2"] > 15
+
+
+def test_deadlines_of_calls_that_have_ended_are_not_kept() -> None:
+    """Ten thousand calls with a deadline of an hour leave a few hundred behind."""
+    bench = Driver()
+    refs = []
+    for number in range(10_000):
+        one = call("t", 1, number + 3_600_000)
+        bench.put(number, "c", one)
+        refs.append(one)
+    bench.run(20_000)
+    assert all(one.state is CallState.ENDED for one in refs)
+    assert bench.scheduler.deadlines_kept <= 512
