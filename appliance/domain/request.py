@@ -76,7 +76,7 @@ class Request:
     is_frame: bool = False
     """Of a session: no forecaster learns of it."""
     slot: Slot = NO_SLOT
-    """What a plan says about its run."""
+    """Statement of a plan about the run of the request."""
     started_ns: int = 0
     """When a processor began with it; 0: it waits."""
     run_rows: int = 0

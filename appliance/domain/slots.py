@@ -21,7 +21,7 @@ class Slot:
     not_before_ns: int = 0
     """It begins no sooner, on the clock's monotonic scale."""
     is_planned: bool = False
-    """Its plan has weighed its run: starts that are reserved for others do not hold it back."""
+    """The plan has weighed the run of the call: starts that are reserved for other calls do not hold it back."""
 
 
 NO_SLOT = Slot()

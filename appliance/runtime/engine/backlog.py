@@ -82,7 +82,7 @@ class Backlog:
             self._ready_ns += work_ns
 
     def remove(self, tenant: str, application_id: str, work_ns: int, *, is_ready: bool = True) -> None:
-        """It waits no more, whatever has become of it; `is_ready` as when it came."""
+        """Take work out that waits no longer, for whatever reason; `is_ready` as it was added."""
         found = self._tenants[tenant]
         share = found.applications[application_id]
         share.work_ns -= work_ns

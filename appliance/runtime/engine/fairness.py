@@ -71,7 +71,7 @@ class FairLine(Generic[F]):
             self._rest()
 
     def first(self) -> F | None:
-        """Whose turn it is; None: nobody waits."""
+        """Return the flow whose turn it is; None: no flow waits."""
         heap = self._heap
         while heap:
             flow: F = heap[0][3]

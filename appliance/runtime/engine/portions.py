@@ -59,7 +59,7 @@ class Portions:
             del self._held[tenant]
 
     def held(self, tenant: str) -> int:
-        """What a tenant has of it."""
+        """Return how much of the limit a tenant holds."""
         return self._held.get(tenant, 0)
 
     def clear(self) -> None:

@@ -51,9 +51,10 @@ PATIENCE_NS = 5 * NS_PER_S
 """Reserved starts hold a call back for no longer."""
 LOOK_AGAIN_MIN_NS, LOOK_AGAIN_MAX_NS = NS_PER_MS, NS_PER_S
 """A run that should have ended is looked at again after at least and at most so long."""
-_DROPS_MIN = 256
 MARGIN_NS = NS_PER_MS
 """A call stops waiting for company so long before it would be too late."""
+_DROPS_MIN = 256
+"""Deadlines of ended calls are cleared out only where more deadlines than this are kept."""
 
 
 class Environment(Protocol):
@@ -85,7 +86,7 @@ class Limits:
     """Bounds of what waits."""
 
     calls_max: int = 1 << 30
-    """Of one tenant for one application."""
+    """Calls of one tenant for one application that may wait."""
     total_max: int = 1 << 30
     wait_ns_max: int = FOREVER_NS
 
@@ -191,7 +192,7 @@ class Scheduler:
             return self._begun(Run([call], option, now_ns, call.likely_ns), [call.likely_ns])
         call.work_ns = work_ns = max(LEAST_NS, call.likely_ns)
         if not call.was_let_in:
-            # Nobody asks again for an item that is refused: items wait until they can no longer be in time.
+            # A refused item is not asked again: items wait until they can no longer be in time.
             refusal = self.no_place(call.tenant, call.application)
             if refusal is None and call.kind is not Kind.ITEM:
                 refusal = self._no_time(call, work_ns, now_ns)
@@ -270,7 +271,6 @@ class Scheduler:
             self.line.end(call, int(part_ns * run.worth) - charged_ns, now_ns)
             if part_ns:
                 self._backlog.done(max(LEAST_NS, charged_ns), part_ns, now_ns)
-            call.run = None
             call.state = CallState.ENDED
         if run.lane is not None:
             self.lanes.end(run, now_ns)
@@ -719,7 +719,6 @@ class Scheduler:
                 self.line.begin(call, charged_ns, overtakes=overtakes)
             else:
                 self.line.join(call, charged_ns)
-            call.run = run
         if run.calls[0].state is not CallState.WAITING:
             run.calls[0].state = CallState.RUNNING
         self._runs[run] = None

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
+from appliance.clock import NS_PER_MS
 from appliance.domain.request import FrameStanding
 from appliance.domain.slots import NO_SLOT, Lane, Slot
 
 FOREVER_NS = 1 << 62
-LONG_NS = 50_000_000
+LONG_NS = 50 * NS_PER_MS
 """A run above this is long: a tenant over its share leaves the last idle worker to others rather than begin it."""
 
 
@@ -50,10 +51,8 @@ class Reason(Enum):
     """As many runs of its build are under way as pay at once."""
     LAST_WORKER = auto()
     """A long run leaves the last idle worker to tenants that have used less."""
-    SPARED = auto()
-    """A throttled group is left idle, since another group ends the call in time."""
     BETTER_ELSEWHERE = auto()
-    """It ends sooner on a group that is busy."""
+    """The call ends sooner on a group that is busy, or is left to that because the idle group is throttled."""
     NO_GROUP = auto()
     """No group that is idle runs it."""
 
@@ -95,7 +94,7 @@ class Option:
     together_max: int = 1
     """Rows that a run may have."""
     times: Any = None
-    """What `Estimates` reads."""
+    """The record of run times that `Environment.run_ns` reads."""
 
 
 @dataclass(slots=True, eq=False)
@@ -148,7 +147,7 @@ class Call:
     key: tuple[int, int, int, int] | None = None
     """Its place in the line of its application: (lost frame, priority, urgency, number)."""
     work_ns: int = 0
-    """What it adds to the work that waits."""
+    """Expected run time that the call adds to the backlog while it waits."""
     held: Reason | None = None
     held_until_ns: int = 0
     """When the reason ends by itself; 0: an event ends it."""
@@ -156,9 +155,8 @@ class Call:
     """Since when reserved starts hold it back."""
     batch: Any = None
     """The planned batch that it came to."""
-    run: "Run | None" = None
     company_by_ns: int | None = None
-    """Until when it waits for planned rows; None: nobody has asked yet."""
+    """Until when the call waits for planned rows; None: its turn has not come yet."""
     behind_since_ns: int | None = None
     """Since when planned work of others goes before it."""
 
@@ -173,7 +171,7 @@ class GroupFacts:
 
     workers: int
     takes_runs: bool = True
-    """It serves, and nobody measures it."""
+    """Runs may begin in the group: it serves, and no measurement is under way there."""
     is_throttled: bool = False
 
 

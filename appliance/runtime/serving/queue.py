@@ -487,5 +487,5 @@ def _error(refusal: Refusal, application_id: str, scheduler: Scheduler) -> Queue
         application_id=application_id,
         expected_ms=refusal.expected_ns / NS_PER_MS,
         allowed_ms=max(0.0, refusal.allowed_ns / NS_PER_MS),
-        retry_after_s=(refusal.expected_ns - refusal.allowed_ns) / NS_PER_S,
+        retry_after_s=refusal.retry_after_ns / NS_PER_S,
     )
